@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -9,6 +10,8 @@ from pathlib import Path
 from typing import overload
 
 import numpy as np
+
+_ROWS_AT_ONCE = 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,24 +51,39 @@ class Texts:
         rows = np.asarray(rows, dtype=np.int64)
         lengths = (self.offsets[1:] - self.offsets[:-1])[rows]
         offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        source = np.repeat(self.offsets[rows] - offsets[:-1], lengths) + np.arange(offsets[-1])
-        return Texts(np.asarray(self.buffer)[source], offsets)
+        buffer = np.empty(offsets[-1], dtype=np.uint8)
+        # an index is eight times a byte: some thousand rows at a time keep that small
+        for first in range(0, len(rows), _ROWS_AT_ONCE):
+            block = slice(first, first + _ROWS_AT_ONCE)
+            bounds = offsets[first : first + _ROWS_AT_ONCE + 1]
+            source = np.repeat(self.offsets[rows[block]] - bounds[:-1], lengths[block])
+            source += np.arange(bounds[0], bounds[-1])
+            buffer[bounds[0] : bounds[-1]] = self.buffer[source]
+        return Texts(buffer, offsets)
 
     def is_empty(self) -> np.ndarray:
         """True for every string without a byte."""
         return self.offsets[1:] == self.offsets[:-1]
 
-    def _decode(self, start: int, stop: int) -> list[str]:
+    def byte_chunks(self, size: int = 4096) -> Iterator[list[bytes]]:
+        """As `chunks`, undecoded: for code that splits, hashes or looks up."""
+        for start in range(0, len(self), size):
+            yield self._bytes(start, min(start + size, len(self)))
+
+    def _bytes(self, start: int, stop: int) -> list[bytes]:
         bounds = self.offsets[start : stop + 1]
         raw = np.asarray(self.buffer[bounds[0] : bounds[-1]]).tobytes()
         relative = (bounds - bounds[0]).tolist()
-        return [raw[a:b].decode("utf-8") for a, b in pairwise(relative)]
+        return [raw[a:b] for a, b in pairwise(relative)]
+
+    def _decode(self, start: int, stop: int) -> list[str]:
+        return [string.decode("utf-8") for string in self._bytes(start, stop)]
 
     @staticmethod
     def from_strings(strings: Iterable[str]) -> Texts:
         builder = TextsBuilder()
         for string in strings:
-            builder.append(string.encode("utf-8", errors="replace"))
+            builder.append(encode(string))
         return builder.finish()
 
     def save_lines(self, path: Path) -> None:
@@ -88,7 +106,7 @@ class TextsBuilder:
 
     def __init__(self) -> None:
         self._bytes = bytearray()
-        self._offsets = [0]
+        self._offsets = array("q", [0])
 
     def append(self, string: bytes) -> None:
         self._bytes += string
@@ -98,4 +116,13 @@ class TextsBuilder:
         return len(self._offsets) - 1
 
     def finish(self) -> Texts:
-        return Texts(np.frombuffer(bytes(self._bytes), dtype=np.uint8), np.array(self._offsets, dtype=np.int64))
+        """The strings so far. The arrays look into this builder's memory, so it takes no more strings."""
+        return Texts(np.frombuffer(self._bytes, dtype=np.uint8), np.frombuffer(self._offsets, dtype=np.int64))
+
+
+def encode(string: str) -> bytes:
+    """UTF-8; a lone surrogate (JSON may spell one out) becomes U+FFFD."""
+    try:
+        return string.encode("utf-8")
+    except UnicodeEncodeError:
+        return string.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode("utf-8")
