@@ -55,14 +55,18 @@ class Batch:
         return replace(self, tokens=move(self.tokens), lengths=move(self.lengths), positives=positives)
 
     def pin(self) -> Batch:
-        positives = tuple(replace(p, documents=p.documents.pin_memory(), nodes=p.nodes.pin_memory()) for p in self.positives)
+        positives = tuple(
+            replace(p, documents=p.documents.pin_memory(), nodes=p.nodes.pin_memory()) for p in self.positives
+        )
         return replace(self, tokens=self.tokens.pin_memory(), lengths=self.lengths.pin_memory(), positives=positives)
 
 
 class BatchMaker:
     """Makes the batch of any rows of one part."""
 
-    def __init__(self, tokens: TokenStore, limit: int, labels: csr_matrix | None = None, tree: LabelTree | None = None) -> None:
+    def __init__(
+        self, tokens: TokenStore, limit: int, labels: csr_matrix | None = None, tree: LabelTree | None = None
+    ) -> None:
         self.tokens = tokens
         self.limit = limit
         self.labels = labels

@@ -192,13 +192,17 @@ class Cascade:
         return self._predictions(self.heads[-1].top(self.level_vectors(vectors)[-1], ALL, k, "label"))
 
     @torch.no_grad()
-    def shortlist_recall(self, vectors: dict[int, Tensor], top_k: tuple[int, ...], positives: tuple[Positives, ...]) -> list[int]:
+    def shortlist_recall(
+        self, vectors: dict[int, Tensor], top_k: tuple[int, ...], positives: tuple[Positives, ...]
+    ) -> list[int]:
         """For each level below the first: positives whose cluster was kept by every level above."""
         inputs = self.level_vectors(vectors)
         shortlist: Shortlist | None = ALL
         found = []
         for level, keep in enumerate(top_k):
-            shortlist = self._shortlist(level, self.heads[level].top(inputs[level], shortlist, keep, "label"), shortlist)
+            shortlist = self._shortlist(
+                level, self.heads[level].top(inputs[level], shortlist, keep, "label"), shortlist
+            )
             children, pairs = self.children[level + 1], positives[level + 1]
             assert children is not None
             kept = shortlist.clusters_BK[pairs.documents] == children.parents[pairs.nodes].unsqueeze(1)

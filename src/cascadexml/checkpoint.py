@@ -23,10 +23,22 @@ KIND = "model"
 DEFAULT_SHARD = 4 << 30
 
 
-def save_model(model: Model, path: Path, *, overwrite: bool = False, shard_size: int = DEFAULT_SHARD, about: dict[str, Any] | None = None) -> None:
+def save_model(
+    model: Model,
+    path: Path,
+    *,
+    overwrite: bool = False,
+    shard_size: int = DEFAULT_SHARD,
+    about: dict[str, Any] | None = None,
+) -> None:
     """A folder that needs nothing beside it: configuration, weights, tokenizer, tree, labels and their counts."""
     a, b = published_constants(len(model.labels))
-    numbers = {"num_labels": len(model.labels), "num_train": model.labels.num_train, "propensity_a": a, "propensity_b": b}
+    numbers = {
+        "num_labels": len(model.labels),
+        "num_train": model.labels.num_train,
+        "propensity_a": a,
+        "propensity_b": b,
+    }
     with write_folder(path, KIND, {**numbers, **(about or {})}, overwrite) as folder:
         settings = {**model.config.to_dict(), "pooling": model.encoder.pooling}
         (folder / "config.json").write_text(json.dumps(settings, indent=1), encoding="utf-8")
@@ -45,7 +57,9 @@ def load_model(path: Path, device: torch.device, precision: str = "fp32", verify
     settings = json.loads((path / "config.json").read_text(encoding="utf-8"))
     config = Config.from_dict(settings)
     transformers.utils.logging.disable_progress_bar()
-    backbone = transformers.AutoModel.from_config(transformers.AutoConfig.from_pretrained(path / "encoder", local_files_only=True))
+    backbone = transformers.AutoModel.from_config(
+        transformers.AutoConfig.from_pretrained(path / "encoder", local_files_only=True)
+    )
     model = build_model(
         config,
         backbone.float(),

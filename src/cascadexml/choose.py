@@ -72,7 +72,9 @@ def choose(model: Model, part: TokenisedPart) -> Choice:
     rank = max(ranks, key=lambda each: by_cascade(top_k, each))
     threshold = asked.threshold
     if threshold is None:
-        threshold = _threshold(vectors.predictions(lambda v: model.cascade.predict(v, top_k, DEPTH, rank)), part, model.labels)
+        threshold = _threshold(
+            vectors.predictions(lambda v: model.cascade.predict(v, top_k, DEPTH, rank)), part, model.labels
+        )
     return Choice(PredictConfig(top_k, rank, threshold), by_cascade(top_k, rank), over_all, tried)
 
 

@@ -63,10 +63,15 @@ class CascadeXML:
             corpus = replace(corpus, dev=_labelled(*validation, corpus.label_ids))
         settings = settings or {}
         limit = max_tokens or int(settings.get("model.max_tokens", 256))
-        prepared = prepare_corpus(corpus, encoder, limit, seed, cached=False, refit=refit, hold_out=validation is not False)
+        prepared = prepare_corpus(
+            corpus, encoder, limit, seed, cached=False, refit=refit, hold_out=validation is not False
+        )
         chosen = plan(prepared, recipe, encoder, settings, pick_device(device), seed)
         done = fit(prepared, chosen, refit=refit, log=RunLog(quiet=quiet))
-        return CascadeXML(done.model, {"seconds": done.seconds, "documents_per_second": done.documents_per_second, "history": done.history})
+        return CascadeXML(
+            done.model,
+            {"seconds": done.seconds, "documents_per_second": done.documents_per_second, "history": done.history},
+        )
 
     @property
     def label_names(self) -> Texts:
@@ -96,7 +101,9 @@ class CascadeXML:
             raise ValueError(f"--threshold {asked}: expected a number or auto")
         chosen = self.model.config.predict.threshold
         if chosen is None:
-            raise ValueError("--threshold auto: this model was trained without validation, so none was chosen; give a number")
+            raise ValueError(
+                "--threshold auto: this model was trained without validation, so none was chosen; give a number"
+            )
         return chosen
 
     def tokens(self, texts: Texts) -> TokenStore:
@@ -188,7 +195,9 @@ def _labelled(texts: Sequence[str], labels: Any, label_ids: Texts) -> Part:
     """Labelled texts over a label set that is already there; a matrix's columns are its labels in order."""
     if hasattr(labels, "tocsr"):
         if labels.shape[1] != len(label_ids):
-            raise ValueError(f"the label matrix has {labels.shape[1]:,} columns, expected one for each of {len(label_ids):,} labels")
+            raise ValueError(
+                f"the label matrix has {labels.shape[1]:,} columns, expected one for each of {len(label_ids):,} labels"
+            )
         part = corpus_from_python(texts, labels).train
     else:
         part = corpus_from_python(texts, labels, label_ids=label_ids).train

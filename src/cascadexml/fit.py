@@ -32,13 +32,22 @@ class Plan:
 
 
 def prepare_corpus(
-    corpus: Corpus, encoder: str, max_tokens: int, seed: int, *, cached: bool = True, refit: bool = True, hold_out: bool = True
+    corpus: Corpus,
+    encoder: str,
+    max_tokens: int,
+    seed: int,
+    *,
+    cached: bool = True,
+    refit: bool = True,
+    hold_out: bool = True,
 ) -> Prepared:
     shape = shape_of(encoder)
     if max_tokens > shape.most_tokens:
         raise ValueError(f"--max-tokens {max_tokens}: the encoder {encoder} reads at most {shape.most_tokens} tokens")
     tokenizer = load_tokenizer(encoder)
-    return prepare(corpus, tokenizer, encoder, max_tokens, seed, tokenise_cached if cached else tokenise, refit, hold_out)
+    return prepare(
+        corpus, tokenizer, encoder, max_tokens, seed, tokenise_cached if cached else tokenise, refit, hold_out
+    )
 
 
 def plan(
@@ -109,7 +118,9 @@ def fit(
         if first is not None:
             first.write_text(json.dumps(found), encoding="utf-8")
         config = _settled(chosen.config, found)
-        log.say(f"refitting on everything: {config.train.epochs:g} epochs, top-k {config.predict.top_k}, rank {config.predict.rank}")
+        log.say(
+            f"refitting on everything: {config.train.epochs:g} epochs, top-k {config.predict.top_k}, rank {config.predict.rank}"
+        )
     return stage(config, run / "refit" if run else None, True, resume)
 
 

@@ -80,9 +80,13 @@ def _check_file(folder: Path, name: str, expected: dict[str, Any], verify: bool)
     if not file.is_file():
         raise ValueError(f"{folder}: {name} is missing; copy the folder again")
     if file.stat().st_size != expected["bytes"]:
-        raise ValueError(f"{folder}: {name} has {file.stat().st_size} bytes, {expected['bytes']} were written; copy the folder again")
+        raise ValueError(
+            f"{folder}: {name} has {file.stat().st_size} bytes, {expected['bytes']} were written; copy the folder again"
+        )
     if verify and _digest(file) != expected["sha256"]:
-        raise ValueError(f"{folder}: {name} was changed after it was written (its checksum differs); copy the folder again")
+        raise ValueError(
+            f"{folder}: {name} was changed after it was written (its checksum differs); copy the folder again"
+        )
 
 
 def _kind_of(path: Path) -> str | None:

@@ -37,10 +37,15 @@ class Schedule:
         return (1 + math.cos(math.pi * min(1.0, (epochs_done - self.anneal_from) / self.anneal))) / 2
 
 
-def encoder_optimizer(encoder: nn.Module, inputs: nn.Module, config: TrainConfig, device: torch.device) -> torch.optim.AdamW:
+def encoder_optimizer(
+    encoder: nn.Module, inputs: nn.Module, config: TrainConfig, device: torch.device
+) -> torch.optim.AdamW:
     """AdamW for all that autograd trains; biases and norms (vectors) do not decay."""
     groups = []
-    for module, rate, decay in ((encoder, config.encoder_rate, config.encoder_decay), (inputs, config.head_rate, config.head_decay)):
+    for module, rate, decay in (
+        (encoder, config.encoder_rate, config.encoder_decay),
+        (inputs, config.head_rate, config.head_decay),
+    ):
         trained = [p for p in module.parameters() if p.requires_grad]
         groups.append({"params": [p for p in trained if p.dim() >= 2], "rate": rate, "weight_decay": decay})
         groups.append({"params": [p for p in trained if p.dim() < 2], "rate": rate, "weight_decay": 0.0})

@@ -18,11 +18,15 @@ BATCH_TOKENS = {"cpu": 1 << 13, "cuda": 1 << 17}
 """padded tokens a batch"""
 
 
-def predict(model: Model, tokens: TokenStore, k: int, top_k: tuple[int, ...] | None = None, rank: str | None = None) -> Predictions:
+def predict(
+    model: Model, tokens: TokenStore, k: int, top_k: tuple[int, ...] | None = None, rank: str | None = None
+) -> Predictions:
     """By cascade, with the top-k and ranking chosen in training unless given."""
     chosen = model.config.predict
     kept = chosen.top_k if top_k is None else top_k
-    return _predictions(model, tokens, lambda vectors: model.cascade.predict(vectors, kept, k, rank or chosen.rank or "label"))
+    return _predictions(
+        model, tokens, lambda vectors: model.cascade.predict(vectors, kept, k, rank or chosen.rank or "label")
+    )
 
 
 def predict_all(model: Model, tokens: TokenStore, k: int) -> Predictions:
@@ -63,7 +67,9 @@ class Vectors:
         self.model = model
         self.batches: list[tuple[np.ndarray, dict[int, Tensor]]] = []
         self.num_documents = len(tokens)
-        _each_batch(model, BatchMaker(tokens, model.config.model.max_tokens), lambda b, v: self.batches.append((b.rows, v)))
+        _each_batch(
+            model, BatchMaker(tokens, model.config.model.max_tokens), lambda b, v: self.batches.append((b.rows, v))
+        )
 
     def predictions(self, answer: Callable[[dict[int, Tensor]], Predictions]) -> Predictions:
         return _assemble(self.num_documents, [(rows, answer(vectors)) for rows, vectors in self.batches])
@@ -71,7 +77,9 @@ class Vectors:
 
 def _predictions(model: Model, tokens: TokenStore, answer: Callable[[dict[int, Tensor]], Predictions]) -> Predictions:
     pieces: list[tuple[np.ndarray, Predictions]] = []
-    _each_batch(model, BatchMaker(tokens, model.config.model.max_tokens), lambda b, v: pieces.append((b.rows, answer(v))))
+    _each_batch(
+        model, BatchMaker(tokens, model.config.model.max_tokens), lambda b, v: pieces.append((b.rows, answer(v)))
+    )
     return _assemble(len(tokens), pieces)
 
 

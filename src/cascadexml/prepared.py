@@ -125,7 +125,9 @@ def prepare(
     for name in PARTS:
         part: Part | None = getattr(corpus, name)
         if part is not None:
-            parts[name] = TokenisedPart(tokenise(part.texts, tokenizer, max_tokens), replace(part, texts=_NO_TEXTS, features=None))
+            parts[name] = TokenisedPart(
+                tokenise(part.texts, tokenizer, max_tokens), replace(part, texts=_NO_TEXTS, features=None)
+            )
     notes = []
     validation = np.empty(0, np.int64)
     if corpus.dev is None and hold_out:
@@ -140,7 +142,9 @@ def prepare(
     with_label = int((np.diff(corpus.train.labels.indptr) > 0).sum())
     numbers = {"tf-idf features": num_features, **statistics(corpus)}
     for name, tokenised in parts.items():
-        numbers[f"{name} texts cut at {max_tokens} tokens (%)"] = round(100 * tokenised.tokens.num_cut / max(1, len(tokenised)), 2)
+        numbers[f"{name} texts cut at {max_tokens} tokens (%)"] = round(
+            100 * tokenised.tokens.num_cut / max(1, len(tokenised)), 2
+        )
     return Prepared(
         parts=parts,
         validation=validation,
@@ -212,7 +216,9 @@ def save_labels(labels: Labels, folder: Path) -> None:
 def load_labels(folder: Path, num_train: int) -> Labels:
     names = folder / "label_names.txt"
     counts = np.load(folder / "label_counts.npy", allow_pickle=False)
-    return Labels(Texts.load_lines(folder / "labels.txt"), Texts.load_lines(names) if names.is_file() else None, counts, num_train)
+    return Labels(
+        Texts.load_lines(folder / "labels.txt"), Texts.load_lines(names) if names.is_file() else None, counts, num_train
+    )
 
 
 def save_prepared(prepared: Prepared, path: Path, overwrite: bool = False) -> None:
@@ -246,11 +252,19 @@ def load_prepared(path: Path) -> Prepared:
     for name in PARTS:
         if (path / name).is_dir():
             tokens = TokenStore.load(path / name, tokenizer.template)
-            excluded = _load_pairs(path / name, "excluded", len(labels)) if (path / name / "excluded_indptr.npy").exists() else None
+            excluded = (
+                _load_pairs(path / name, "excluded", len(labels))
+                if (path / name / "excluded_indptr.npy").exists()
+                else None
+            )
             num_unknown = np.load(path / name / "num_unknown.npy", allow_pickle=False)
             pairs = _load_pairs(path / name, "labels", len(labels))
-            parts[name] = TokenisedPart(tokens, Part(_NO_TEXTS, pairs, num_unknown, about["unknown_labels"][name], excluded=excluded))
-    arrays = {name: np.load(path / f"{name}.npy", allow_pickle=False) for name in ("validation", "tree_order", "refit_order")}
+            parts[name] = TokenisedPart(
+                tokens, Part(_NO_TEXTS, pairs, num_unknown, about["unknown_labels"][name], excluded=excluded)
+            )
+    arrays = {
+        name: np.load(path / f"{name}.npy", allow_pickle=False) for name in ("validation", "tree_order", "refit_order")
+    }
     return Prepared(
         parts=parts,
         labels=labels,

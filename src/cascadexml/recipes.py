@@ -6,7 +6,7 @@ import difflib
 import math
 from dataclasses import dataclass
 
-from cascadexml.config import Config, ModelConfig, TrainConfig
+from cascadexml.config import Config, ModelConfig, PredictConfig, TrainConfig
 
 PAPER_DEPTH = 12
 FEW_DOCUMENTS = 3.0
@@ -103,7 +103,8 @@ def _paper(name: str, sizes: Sizes) -> Config:
         passengers=(False,) * levels,
         start=("random",) * levels,
     )
-    return Config(name, model, TrainConfig(epochs=row.epochs, warmup=1.0, anneal=3.0, batch_size=256))
+    train = TrainConfig(epochs=row.epochs, warmup=1.0, anneal=3.0, batch_size=256)
+    return Config(name, model, train, PredictConfig(top_k=row.top_k))
 
 
 def auto(sizes: Sizes) -> Config:

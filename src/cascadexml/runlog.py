@@ -65,7 +65,9 @@ class RunLog:
     def advance(self, done: int, total: int, epoch: float, figures: Mapping[str, str], seconds_left: float) -> None:
         text = " · ".join(f"{name} {value}" for name, value in figures.items())
         if self._progress:
-            self._progress.update(self._task, completed=done, total=total, description=f"epoch {epoch:.1f}", figures=text)
+            self._progress.update(
+                self._task, completed=done, total=total, description=f"epoch {epoch:.1f}", figures=text
+            )
         elif time.monotonic() - self._last_line >= LINE_SECONDS:
             self._last_line = time.monotonic()
             self.say(f"epoch {epoch:.2f} · update {done:,} of {total:,} · {text} · {_duration(seconds_left)} left")

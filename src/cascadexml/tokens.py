@@ -90,7 +90,9 @@ def _template(backend: tokenizers.Tokenizer, hugging_face_tokenizer: Any) -> Tem
     if start is None:
         raise ValueError("the tokenizer changes a text's own tokens when it adds special ones: this is not supported")
     prefix, suffix = tuple(whole[:start]), tuple(whole[start + len(body) :])
-    special = {name: getattr(hugging_face_tokenizer, f"{name}_token_id", None) for name in ("cls", "eos", "bos", "unk", "pad")}
+    special = {
+        name: getattr(hugging_face_tokenizer, f"{name}_token_id", None) for name in ("cls", "eos", "bos", "unk", "pad")
+    }
     cls_position = None
     if special["cls"] in prefix:
         cls_position = prefix.index(special["cls"])
@@ -189,7 +191,9 @@ def tokenise(texts: Texts, tokenizer: Tokenizer, limit: int) -> TokenStore:
     return TokenStore(flat, offsets, tokenizer.template, limit, num_cut)
 
 
-def _tokenised_chunks(texts: Texts, tokenizer: Tokenizer, body_limit: int, kind: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _tokenised_chunks(
+    texts: Texts, tokenizer: Tokenizer, body_limit: int, kind: Any
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     for chunk in texts.chunks(CHUNK):
         # the "fast" call leaves out character offsets, which nothing here reads
         encodings = tokenizer.backend.encode_batch_fast(chunk, add_special_tokens=False)

@@ -90,7 +90,9 @@ def train(
     order = prepared.refit_order if everything else prepared.tree_order
     precision = pick_precision(config.train.precision, device)
     tree = LabelTree(order, config.model.clusters)
-    model = build_model(config, backbone, pooling, tree, prepared.labels, prepared.tokenizer, device, precision, trained=True)
+    model = build_model(
+        config, backbone, pooling, tree, prepared.labels, prepared.tokenizer, device, precision, trained=True
+    )
     part, rows = _documents(prepared, everything)
     held_out = prepared.validation_part() if not everything else None
     run_of = _Run(model, part, rows, held_out, log, run, _identity(prepared, config, everything))
@@ -106,7 +108,9 @@ def train(
         model.choose(top_k=choice.predict.top_k, rank=choice.predict.rank, threshold=choice.predict.threshold)
         log.event("choice", **{"tried": choice.tried, "top_k": choice.predict.top_k, "rank": choice.predict.rank})
     else:
-        kept = config.predict.top_k or tuple(min(k, c) for k, c in zip(config.model.top_k, config.model.clusters, strict=True))
+        kept = config.predict.top_k or tuple(
+            min(k, c) for k, c in zip(config.model.top_k, config.model.clusters, strict=True)
+        )
         model.choose(top_k=kept, rank=config.predict.rank or "label")
     done = run_of.counters
     rate = run_of.documents_seen / max(done.seconds, 1e-9)
@@ -121,7 +125,9 @@ def _fitted(config: Config, prepared: Prepared) -> Config:
         if given > count:
             raise ValueError(f"predict.top_k asks for {given} of {count} clusters: give at most {count}")
     if len(config.predict.top_k) not in (0, len(config.model.clusters)):
-        raise ValueError(f"predict.top_k has {len(config.predict.top_k)} entries: give one for each of {config.model.clusters}")
+        raise ValueError(
+            f"predict.top_k has {len(config.predict.top_k)} entries: give one for each of {config.model.clusters}"
+        )
     return config
 
 
@@ -140,7 +146,12 @@ def _documents(prepared: Prepared, everything: bool) -> tuple[TokenisedPart, np.
 
 def _identity(prepared: Prepared, config: Config, everything: bool) -> dict[str, Any]:
     """What must be the same for a run to go on."""
-    flat = {f"{room}.{name}": value for room, fields in config.to_dict().items() if isinstance(fields, dict) for name, value in fields.items()}
+    flat = {
+        f"{room}.{name}": value
+        for room, fields in config.to_dict().items()
+        if isinstance(fields, dict)
+        for name, value in fields.items()
+    }
     return {"data": fingerprint(prepared), "refit": everything, "recipe": config.recipe, **flat}
 
 
@@ -188,7 +199,7 @@ class _Run:
     def epochs(self, stopped: threading.Event) -> None:
         """All that are left; ends early within the last one where the schedule does."""
         self._show_start()
-        while self._epochs_done() < self.schedule.epochs - 1e-9:
+        while self._updates_done() < self._total_updates():
             self._epoch(stopped)
             self._end_epoch()
         self.log.stop()
@@ -196,12 +207,21 @@ class _Run:
             self.model.load_weights({name: tensor.to(self.model.device) for name, tensor in self.best.items()})
             self.log.say(f"epoch {self.counters.best_epoch:g} was the best on validation and is kept")
 
+    def _updates_done(self) -> int:
+        return self.counters.epoch * self.updates_an_epoch + self.counters.update
+
+    def _total_updates(self) -> int:
+        """Of the whole schedule; a fraction of an epoch is as many whole updates."""
+        return max(1, round(self.schedule.epochs * self.updates_an_epoch))
+
     def _epochs_done(self) -> float:
-        return self.counters.epoch + self.counters.update / self.updates_an_epoch
+        return self._updates_done() / self.updates_an_epoch
 
     def _epoch(self, stopped: threading.Event) -> None:
-        order = epoch_order(self.maker.lengths[self.rows], self.config.batch_size, self.config.seed, self.counters.epoch)
-        left = min(len(order), round((self.schedule.epochs - self.counters.epoch) * self.updates_an_epoch))
+        order = epoch_order(
+            self.maker.lengths[self.rows], self.config.batch_size, self.config.seed, self.counters.epoch
+        )
+        left = min(len(order), self._total_updates() - self.counters.epoch * self.updates_an_epoch)
         updates = [self.rows[rows] for rows in order[:left]]
         window = _Window(self.model)
         while self.counters.update < len(updates):
@@ -241,7 +261,9 @@ class _Run:
         try:
             for piece in pieces:
                 step = cascade.step(self.model.encode(piece), piece, num_documents)
-                step.backward(self.scaler.scale(torch.ones((), device=self.model.device)) if self.scaler.is_enabled() else 1.0)
+                step.backward(
+                    self.scaler.scale(torch.ones((), device=self.model.device)) if self.scaler.is_enabled() else 1.0
+                )
                 window.add(step)
         except RuntimeError as error:
             if not is_out_of_memory(error):
@@ -269,9 +291,13 @@ class _Run:
         if self.model.device.type == "cuda":
             torch.cuda.empty_cache()
         if size == 1:
-            raise ValueError("out of memory with one document at a time: lower model.max_tokens, or take a smaller encoder")
+            raise ValueError(
+                "out of memory with one document at a time: lower model.max_tokens, or take a smaller encoder"
+            )
         self.counters.small_batch = max(1, size // 2)
-        self.log.say(f"out of memory: batches of {size} documents are now accumulated from {self.counters.small_batch} at a time")
+        self.log.say(
+            f"out of memory: batches of {size} documents are now accumulated from {self.counters.small_batch} at a time"
+        )
         self.log.event("out of memory", small_batch=self.counters.small_batch, update=self.counters.moved)
         raise _Halved
 
@@ -283,8 +309,10 @@ class _Run:
             record |= self._validate()
         self.counters.history.append(record)
         self.log.event("epoch", **record, update=self.counters.moved)
-        self.log.say(f"epoch {record['epoch']:g} · " + " · ".join(f"{k} {v}" for k, v in record.items() if k != "epoch"))
-        if self.folder is not None and self._epochs_done() < self.schedule.epochs - 1e-9:
+        self.log.say(
+            f"epoch {record['epoch']:g} · " + " · ".join(f"{k} {v}" for k, v in record.items() if k != "epoch")
+        )
+        if self.folder is not None and self._updates_done() < self._total_updates():
             self.save()
 
     def _validate(self) -> dict[str, Any]:
@@ -304,24 +332,29 @@ class _Run:
             self.best = {name: tensor.detach().cpu().clone() for name, tensor in self.model.weights().items()}
         else:
             counters.waited += 1
-            if config.train.plateau and counters.waited >= config.train.plateau and counters.epoch < self.schedule.anneal_from:
+            if (
+                config.train.plateau
+                and counters.waited >= config.train.plateau
+                and counters.epoch < self.schedule.anneal_from
+            ):
                 self.schedule.anneal_from = counters.anneal_from = float(max(counters.epoch, config.train.warmup))
-                self.log.say(f"no better for {counters.waited} epochs: the rates fall over the next {self.schedule.anneal:g}")
+                self.log.say(
+                    f"no better for {counters.waited} epochs: the rates fall over the next {self.schedule.anneal:g}"
+                )
         return {f"validation {config.train.metric}": round(value, 3)}
 
     def _show_start(self) -> None:
-        self.log.start(self._total_updates(), round(self._epochs_done() * self.updates_an_epoch))
-
-    def _total_updates(self) -> int:
-        return round(self.schedule.epochs * self.updates_an_epoch)
+        self.log.start(self._total_updates(), self._updates_done())
 
     def _show(self, window: _Window) -> None:
         figures = window.figures()
-        done, total = round(self._epochs_done() * self.updates_an_epoch), self._total_updates()
+        done, total = self._updates_done(), self._total_updates()
         rate = self.documents_seen / max(self.counters.seconds, 1e-9)
         left = (total - done) * self.config.batch_size / max(rate, 1e-9)
         memory = peak_memory(self.model.device)
-        self.log.event("update", update=self.counters.moved, **figures, documents_per_second=round(rate, 1), memory=memory)
+        self.log.event(
+            "update", update=self.counters.moved, **figures, documents_per_second=round(rate, 1), memory=memory
+        )
         shown = {name: f"{value:.3g}" for name, value in figures.items()}
         shown |= {"documents/s": f"{rate:,.0f}", "memory": f"{memory / 2**30:.1f} GiB"}
         self.log.advance(done, total, self._epochs_done(), shown, left)
@@ -441,4 +474,3 @@ def _until_stopped() -> Iterator[threading.Event]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-

@@ -17,7 +17,11 @@ def column_names(path: Path) -> list[str]:
     if not lines:
         raise ValueError(f"{path} is empty, expected a header line and one document a row")
     line = lines[0].decode("utf-8", "replace")
-    names = next(csv.reader([line], delimiter=split_header(line)[1]))
+    try:
+        cells = next(csv.reader([line], delimiter=split_header(line)[1], strict=True))
+    except csv.Error as error:
+        raise ValueError(f"{path}:1: not a CSV header ({error}); expected column names in one line") from None
+    names = [name.strip() for name in cells]
     repeated = {name for name in names if names.count(name) > 1}
     if repeated:
         raise ValueError(f"{path}:1: column {', '.join(sorted(repeated))} stands twice in the header")
@@ -33,26 +37,32 @@ def read_rows(path: Path, notes: list[str]) -> Iterator[tuple[str, dict[str, Any
     try:
         reader = csv.reader(lines, delimiter=delimiter, strict=True)
         next(reader)
-        yield from _rows(reader, names, path)
+        yield from _rows(reader, names, path, notes)
     finally:
         csv.field_size_limit(usual_limit)
 
 
-def _rows(reader: Any, names: list[str], path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def _rows(reader: Any, names: list[str], path: Path, notes: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    num_blank = 0
     while True:
         where = f"{path}:{reader.line_num + 1}"
         try:
             cells = next(reader)
         except StopIteration:
-            return
+            break
         except csv.Error as error:
             raise ValueError(f"{where}: not valid CSV ({error}); look for a quote that is not closed") from None
         if not cells:
-            # a blank line is a row of one empty cell where there is one column, nothing elsewhere
-            cells = [""] * len(names)
+            if len(names) > 1:
+                num_blank += 1
+                continue
+            # in a file of one column a blank line is a row: an empty text
+            cells = [""]
         if len(cells) != len(names):
             raise ValueError(
                 f"{where}: {len(cells)} cells, but the header has {len(names)}; a text with the delimiter in it "
                 "must stand in quotes"
             )
         yield where, dict(zip(names, cells, strict=True))
+    if num_blank:
+        notes.append(f"{path.name}: {num_blank:,} blank lines between rows skipped")

@@ -16,6 +16,11 @@ _READERS = {
     "xc json": xc_json.read,
     "table": tables.read,
 }
+_USED_OPTIONS = {
+    "label lines": {"label_separator"},
+    "xc json": {"text_column", "id_column"},
+    "table": {"label_separator", "text_column", "label_column", "id_column"},
+}
 
 
 def read_raw(source: Source, options: ReadOptions, notes: list[str]) -> RawCorpus:
@@ -23,9 +28,13 @@ def read_raw(source: Source, options: ReadOptions, notes: list[str]) -> RawCorpu
     if source.kind == "plain":
         path = next(iter(source.parts.values()))
         raise ValueError(
-            f"{path} is text without labels; expected a folder with train_texts.txt and train_labels.txt, or a file "
-            "that holds both: JSONL, CSV, Parquet, or text TAB <uri> <uri>"
+            f"{path} is text without labels; give the folder, with train_texts.txt and train_labels.txt, "
+            "or a file that holds both: JSONL, CSV, Parquet, or text TAB <uri> <uri>"
         )
+    notes.extend(source.notes)
+    for name in ("label_separator", "text_column", "label_column", "id_column"):
+        if getattr(options, name) and name not in _USED_OPTIONS.get(source.kind, ()):
+            notes.append(f"{name} has no effect here: the data are {source.kind}")
     return _READERS[source.kind](source, options, notes)
 
 

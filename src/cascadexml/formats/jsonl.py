@@ -19,6 +19,8 @@ def column_names(path: Path) -> list[str]:
     for number, line in enumerate(first_lines(path, limit=100), start=1):
         if line.strip():
             found.update(dict.fromkeys(_parse(line, f"{path}:{number}")))
+    if not found:
+        raise ValueError(f"{path} is empty, expected one JSON object a line")
     return list(found)
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from cascadexml.formats.filters import read_excluded
-from cascadexml.formats.label_lists import LabelLists, Vocabulary, choose_separator, split_cells
+from cascadexml.formats.label_lists import LabelLists, Vocabulary, choose_separator
 from cascadexml.formats.label_names import read_label_names
 from cascadexml.formats.lines import read_lines
 from cascadexml.formats.options import ReadOptions
 from cascadexml.formats.raw_corpus import RawCorpus, RawPart
 from cascadexml.formats.recognise import Source
 from cascadexml.formats.sparse_features import find_features
+from cascadexml.formats.whole_number_labels import split_labels
 from cascadexml.texts import Texts
 
 
@@ -41,7 +42,7 @@ def _read_labels(
         lines[part] = read_lines(path, notes)
         _check_same_number(path, len(lines[part]), source.parts[part], len(texts[part]))
     separator = choose_separator(lines.values(), options.label_separator, notes)
-    return {part: split_cells(lines[part], separator, vocabulary, paths[part].name) for part in lines}
+    return {part: split_labels(lines[part], separator, vocabulary, paths[part].name) for part in lines}
 
 
 def _check_same_number(labels: Path, num_labels: int, texts: Path, num_texts: int) -> None:

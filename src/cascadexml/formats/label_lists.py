@@ -1,4 +1,4 @@
-"""The labels of each document as numbers, whatever the ids look like: label lines, cells or lists in, LabelLists out."""
+"""The labels of each document as numbers, whatever the ids look like: lines, cells or lists in, LabelLists out."""
 
 from __future__ import annotations
 
@@ -68,6 +68,8 @@ class LabelListsBuilder:
 def choose_separator(cells: Iterable[Texts], given: str | None, notes: list[str]) -> bytes:
     """What stands between labels: as given, else TAB where any line of any part has one, else spaces."""
     if given is not None:
+        # a shell hands on the two characters \\t as they are
+        given = given.replace("\\t", "\t")
         notes.append(f"labels split at {given!r}, as given")
         return encode(given)
     if any(_has_tab(part) for part in cells):

@@ -83,7 +83,9 @@ class _Reader:
             self._ends.append(self._ends[-1] + features.count(b":"))
             pairs.append(features)
         # all the pairs of the block in one go: "0:0.5 3:1" and so on are twice as many numbers as colons
-        numbers = np.fromstring(b" ".join(pairs).replace(b":", b" "), dtype=np.float64, sep=" ")
+        joined = b" ".join(pairs).replace(b":", b" ")
+        # (of blanks alone numpy makes a number)
+        numbers = np.fromstring(joined, dtype=np.float64, sep=" ") if joined.strip() else np.empty(0)
         self._check_columns(block, numbers[::2], len(pairs))
         self._columns.frombytes(numbers[::2].astype(np.int32).tobytes())
         self._values.frombytes(numbers[1::2].astype(np.float32).tobytes())

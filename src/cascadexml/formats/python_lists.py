@@ -20,7 +20,7 @@ def raw_from_python(texts: Sequence[str], labels: Any, label_names: Sequence[str
         raise ValueError(f"{len(packed):,} texts but {num_labels:,} rows of labels; expected one for each text")
     notes: list[str] = []
     if issparse(labels):
-        return _from_matrix(packed, csr_matrix(labels), label_names, notes)
+        return _from_matrix(packed, csr_matrix(labels, copy=True), label_names, notes)
     if label_names is not None:
         raise ValueError(
             "label_names name a matrix's columns, but the labels are lists of names already; leave them out"

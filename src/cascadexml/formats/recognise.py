@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cascadexml.formats.columns import looks_like_header, split_header
@@ -15,6 +15,7 @@ from cascadexml.formats.raw_corpus import PART_NAMES
 HEADER = re.compile(rb"\s*\d+\s+\d+\s+\d+\s*")
 _PAIR = rb"\d+:[-+.\deE]+"
 _MATRIX_LINE = re.compile(rb"(?:[\d,]* )?" + _PAIR + rb"(?: " + _PAIR + rb")* ?")
+_ANNIF_LINE = re.compile(rb"[^\t]*\t *<[^>\s]+>(?: +<[^>\s]+>)* *")
 _EXPECTED = (
     "expected train_texts.txt + train_labels.txt; or trn.json; or X.trn.txt + Y.trn.npz; or train.txt (N D L) + "
     "train_texts.txt; or train.jsonl, .csv, .tsv or .parquet; or one such file alone"
@@ -34,16 +35,20 @@ class Source:
     """the file with the documents of each part"""
     alone: bool = False
     """one file, given by itself: nothing beside it is read"""
+    notes: tuple[str, ...] = ()
+    """files that look like data but are not read"""
 
 
 def recognise(path: Path, options: ReadOptions) -> Source:
     if path.is_dir():
-        return _recognise_folder(path, options)
+        found = _recognise_folder(path, options)
+        return replace(found, notes=_unread(found))
     if not path.exists():
         raise ValueError(f"{path}: no such file or folder; {_EXPECTED}")
     kind = file_kind(path, options)
     if kind == "matrix":
-        raise ValueError(_texts_missing(path, path.with_name("train_texts.txt")))
+        part = next((part for part in PART_NAMES if part in path.name), "train")
+        raise ValueError(_texts_missing(path, path.with_name(f"{part}_texts.txt")))
     reader = {"xc json": "xc json", "plain": "plain"}.get(kind, "table")
     return Source(reader, path.parent, {"train": path}, alone=True)
 
@@ -62,7 +67,7 @@ def file_kind(path: Path, options: ReadOptions) -> str:
     json_kind = _json_kind(lines, path)
     if json_kind:
         return json_kind
-    if any(b"\t<" in line for line in lines):
+    if any(_ANNIF_LINE.fullmatch(line) for line in lines):
         return "annif"
     if _is_csv(lines, path, options):
         return "csv"
@@ -153,7 +158,8 @@ def _recognise_tables(folder: Path, options: ReadOptions) -> Source:
         ]
         if len(found) > 1:
             raise ValueError(f"{folder}: both {found[0].name} and {found[1].name} could be {part}; keep one of them")
-        parts.update({part: path for path in found})
+        if found:
+            parts[part] = found[0]
     if not parts:
         parts = _lone_table(folder)
     for path in parts.values():
@@ -171,26 +177,39 @@ def _lone_table(folder: Path) -> dict[str, Path]:
         for path in sorted(folder.iterdir())
         if path.is_file() and path.name != "labels.tsv" and path.name.removesuffix(".gz").endswith(_TABLE_ENDINGS[:-1])
     ]
-    if len(tables) != 1:
+    if len(tables) > 1:
+        several = ", ".join(path.name for path in tables[:10])
+        raise ValueError(
+            f"{folder}: any of {several} could be the data; name them train, dev and test, as in train.csv"
+        )
+    if not tables:
         shown = ", ".join(sorted(entry.name for entry in folder.iterdir())[:10])
         raise ValueError(f"{folder} holds no data this program knows, only {shown}; {_EXPECTED}")
     return {"train": tables[0]}
 
 
+def _unread(found: Source) -> tuple[str, ...]:
+    read = {path.name for path in found.parts.values()}
+    present = sorted(entry.name for entry in found.folder.iterdir())
+    notes = [f"{name} is not read; if it is for validation, name it dev" for name in present if name.startswith("val")]
+    others = [name for name in present if name.endswith("_texts.txt") and name not in read]
+    notes += [f"{name} is not read: raw texts lie beside it" for name in others if name.startswith(PART_NAMES)]
+    return tuple(notes)
+
+
 def _refuse_without_texts(folder: Path, present: set[str]) -> None:
-    wanted = folder / "train_texts.txt"
-    for path in _matrices(folder):
-        raise ValueError(_texts_missing(path, wanted))
-    for name in ("Y.trn.npz", "X.trn.npz", "X.trn.tfidf.npz", "Y.tst.npz", "X.tst.npz"):
-        if name in present:
-            raise ValueError(_texts_missing(folder / name, folder / ("X.trn.txt" if "trn" in name else "X.tst.txt")))
+    """Labels or features whose texts are nowhere: names the file wanted."""
     for part in PART_NAMES:
-        if f"{part}_labels.txt" in present:
-            raise ValueError(_texts_missing(folder / f"{part}_labels.txt", folder / f"{part}_texts.txt"))
+        short = SHORT_NAMES[part]
+        found = [name for name in (f"Y.{short}.npz", f"X.{short}.npz", f"X.{short}.tfidf.npz") if name in present]
+        if found:
+            raise ValueError(_texts_missing(folder / found[0], folder / f"X.{short}.txt"))
+        path = folder / f"{part}_labels.txt" if f"{part}_labels.txt" in present else matrix_file(folder, part)
+        if path is not None:
+            raise ValueError(_texts_missing(path, folder / f"{part}_texts.txt"))
 
 
 def _texts_missing(path: Path, wanted: Path) -> str:
     return (
-        f"{path} holds no texts, and this model reads texts: put {wanted.name} beside it, one document a line, "
-        "in the same order"
+        f"{path} holds no texts, which are what is read: put {wanted.name} beside it, one document a line, in its order"
     )

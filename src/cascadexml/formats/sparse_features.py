@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
-from scipy.sparse import csr_matrix, issparse, load_npz
+from scipy.sparse import csr_matrix, load_npz
 
 from cascadexml.formats.matrix_lines import read_matrix_lines
 from cascadexml.formats.recognise import SHORT_NAMES, matrix_file
+
+_DAMAGED = (ValueError, TypeError, OSError, KeyError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error)
 
 
 def find_features(folder: Path, parts: dict[str, int], notes: list[str]) -> dict[str, csr_matrix]:
@@ -35,11 +38,12 @@ def same_width(features: dict[str, csr_matrix]) -> dict[str, csr_matrix]:
 
 def read_npz(path: Path) -> csr_matrix:
     try:
-        matrix = load_npz(path)
-    except (ValueError, OSError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        with path.open("rb") as file:
+            matrix = csr_matrix(load_npz(file))
+        # an index beyond the matrix would be read as memory
+        matrix.check_format(full_check=True)
+    except _DAMAGED as error:
         raise ValueError(f"{path}: not a sparse matrix as scipy.sparse.save_npz writes it ({error})") from None
-    assert issparse(matrix)
-    matrix = csr_matrix(matrix)
     matrix.sum_duplicates()
     matrix.eliminate_zeros()
     return matrix

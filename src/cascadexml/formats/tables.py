@@ -16,12 +16,12 @@ from cascadexml.formats.label_lists import (
     choose_separator,
     label_id,
     number_list,
-    split_cells,
 )
 from cascadexml.formats.label_names import read_label_names
 from cascadexml.formats.options import ReadOptions
 from cascadexml.formats.raw_corpus import RawCorpus, RawPart
 from cascadexml.formats.recognise import Source, file_kind
+from cascadexml.formats.whole_number_labels import split_labels
 from cascadexml.texts import Texts, TextsBuilder, encode
 
 
@@ -44,7 +44,7 @@ def read(source: Source, options: ReadOptions, notes: list[str]) -> RawCorpus:
     for part, table in tables.items():
         labels = table.labels
         if isinstance(labels, Texts):
-            labels = split_cells(labels, separator, vocabulary, source.parts[part].name)
+            labels = split_labels(labels, separator, vocabulary, source.parts[part].name)
         assert labels is not None
         parts[part] = RawPart(table.texts, labels, table.row_ids)
     listed = None if source.alone else read_label_names(source.folder, notes, strip=annif.bare_uri)
@@ -56,7 +56,7 @@ def read_table(path: Path, options: ReadOptions, vocabulary: Vocabulary | None, 
     columns, rows = open_rows(path, options, vocabulary is not None, notes)
     texts = TextsBuilder()
     row_ids = TextsBuilder()
-    labels = _LabelColumn(vocabulary or Vocabulary(), options.label_separator)
+    labels = _LabelColumn(Vocabulary() if vocabulary is None else vocabulary, options.label_separator)
     for where, row in rows:
         try:
             texts.append(joined_text(row, columns.text))

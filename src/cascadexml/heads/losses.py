@@ -25,7 +25,9 @@ def softmax_loss(logits: Tensor, targets: Tensor, valid: Tensor, log_norm_B: Ten
     return (targets * (log_norm_B.unsqueeze(1) - logits)).masked_fill(~valid, 0).sum()
 
 
-def softmax_difference(logits: Tensor, targets: Tensor, valid: Tensor, log_norm_B: Tensor, num_positive_B: Tensor) -> Tensor:
+def softmax_difference(
+    logits: Tensor, targets: Tensor, valid: Tensor, log_norm_B: Tensor, num_positive_B: Tensor
+) -> Tensor:
     """number of positives x softmax - target."""
     shares = torch.exp(logits - log_norm_B.unsqueeze(1)) * num_positive_B.unsqueeze(1)
     return (shares - targets).masked_fill(~valid, 0)

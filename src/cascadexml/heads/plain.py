@@ -69,7 +69,15 @@ class PlainHead(Head):
             slots_P, covered_P = slots_of(positives, shortlist, self.children)
         whole, slots_P = self._with_positives(spelled, positives, slots_P, covered_P)
         logits = self._logits(x_BH, spelled)
-        logits = torch.cat([logits, self._logits_of_pairs(x_BH, whole.nodes_BS[:, logits.shape[1] :], positives, slots_P - logits.shape[1], covered_P)], 1)
+        logits = torch.cat(
+            [
+                logits,
+                self._logits_of_pairs(
+                    x_BH, whole.nodes_BS[:, logits.shape[1] :], positives, slots_P - logits.shape[1], covered_P
+                ),
+            ],
+            1,
+        )
         logits = logits.masked_fill(~whole.valid_BS, -torch.inf)
         targets = torch.zeros_like(logits)
         targets[positives.documents, slots_P] = 1
@@ -86,7 +94,9 @@ class PlainHead(Head):
         for graded in self._graded:
             offsets.append(offsets[-1] + len(graded.x_BH))
         x_BH = torch.cat([graded.x_BH for graded in self._graded])
-        documents = torch.cat([graded.documents + offset for graded, offset in zip(self._graded, offsets, strict=False)])
+        documents = torch.cat(
+            [graded.documents + offset for graded, offset in zip(self._graded, offsets, strict=False)]
+        )
         nodes, by_node = torch.cat([graded.nodes for graded in self._graded]).sort(stable=True)
         documents = documents[by_node]
         differences = torch.cat([graded.differences for graded in self._graded])[by_node]
@@ -137,7 +147,9 @@ class PlainHead(Head):
         valid_BE = torch.zeros_like(nodes_BE, dtype=torch.bool)
         nodes_BE[positives.documents, extra_P] = positives.nodes.masked_fill(covered_P, 0)
         valid_BE[positives.documents, extra_P] = ~covered_P
-        return Candidates(torch.cat([spelled.nodes_BS, nodes_BE], 1), torch.cat([spelled.valid_BS, valid_BE], 1)), slots_P
+        return Candidates(
+            torch.cat([spelled.nodes_BS, nodes_BE], 1), torch.cat([spelled.valid_BS, valid_BE], 1)
+        ), slots_P
 
     def _logits(self, x_BH: Tensor, spelled: Candidates) -> Tensor:
         weight_LH, bias_L = self.rows.weight_LH, self.rows.bias_L
@@ -152,10 +164,16 @@ class PlainHead(Head):
     def _logits_of_pairs(
         self, x_BH: Tensor, nodes_BE: Tensor, positives: Positives, slots_P: Tensor, covered_P: Tensor
     ) -> Tensor:
-        logits_P = (self.rows.weight_LH[positives.nodes] * x_BH[positives.documents]).sum(1) + self.rows.bias_L[positives.nodes]
+        logits_P = (self.rows.weight_LH[positives.nodes] * x_BH[positives.documents]).sum(1) + self.rows.bias_L[
+            positives.nodes
+        ]
         logits_BE = torch.zeros(nodes_BE.shape, device=x_BH.device)
         # covered pairs add nothing, wherever their slot number points
-        logits_BE.index_put_((positives.documents, slots_P.masked_fill(covered_P, 0)), logits_P.masked_fill(covered_P, 0), accumulate=True)
+        logits_BE.index_put_(
+            (positives.documents, slots_P.masked_fill(covered_P, 0)),
+            logits_P.masked_fill(covered_P, 0),
+            accumulate=True,
+        )
         return logits_BE
 
     def _loss_and_difference(self, logits: Tensor, targets: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:

@@ -71,7 +71,9 @@ class Rows:
         self._adamw(rows, gradient_RH, gradient_R, (missed_R, left_R))
         self.seen_L[rows] = self.step
 
-    def _adamw(self, rows: slice | Tensor, gradient_RH: Tensor, gradient_R: Tensor, made_up: tuple[Tensor, Tensor] | None) -> None:
+    def _adamw(
+        self, rows: slice | Tensor, gradient_RH: Tensor, gradient_R: Tensor, made_up: tuple[Tensor, Tensor] | None
+    ) -> None:
         first, second = BETAS
         step_size = self.lr / (1 - first**self.step)
         root = math.sqrt(1 - second**self.step)
