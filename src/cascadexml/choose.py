@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -17,6 +19,7 @@ from cascadexml.propensity import published_constants
 
 TOLERANCE = 0.2
 """points of the metric that a smaller shortlist may cost"""
+TAIL_METRIC = "PSP"
 DEPTH = 50
 """predictions a document that thresholds are chosen from"""
 
@@ -56,43 +59,49 @@ def choose(model: Model, part: TokenisedPart) -> Choice:
     vectors = Vectors(model, part.tokens)
     tried: dict[str, float] = {}
 
-    def measure(predictions: Predictions, what: str) -> float:
-        return tried.setdefault(what, metric_of(predictions, part, model.labels, name))
+    def measure(predictions: Predictions, what: str) -> tuple[float, float]:
+        """The metric asked for, and PSP: shortlists cost rare labels first, which P alone would not show."""
+        both = tuple(metric_of(predictions, part, model.labels, each) for each in (name, TAIL_METRIC))
+        tried[what], tried[f"{what} ({TAIL_METRIC})"] = both
+        return both[0], both[1]
+
+    @cache
+    def by_cascade(top_k: tuple[int, ...], rank: str) -> tuple[float, float]:
+        predictions = vectors.predictions(lambda v: model.cascade.predict(v, top_k, 20, rank))
+        return measure(predictions, f"top-k {'/'.join(map(str, top_k))}, {rank}")
 
     over_all = measure(vectors.predictions(lambda v: model.cascade.predict_all(v, 20)), "all labels")
-
-    def by_cascade(top_k: tuple[int, ...], rank: str) -> float:
-        what = f"top-k {'/'.join(map(str, top_k))}, {rank}"
-        if what not in tried:
-            measure(vectors.predictions(lambda v: model.cascade.predict(v, top_k, 20, rank)), what)
-        return tried[what]
-
-    top_k = asked.top_k or _smallest_top_k(model, over_all, by_cascade)
+    top_k = asked.top_k or _smallest_top_k(model, over_all, lambda kept: by_cascade(kept, "label"))
     ranks = (asked.rank,) if asked.rank else (RANKS if top_k else RANKS[:1])
-    rank = max(ranks, key=lambda each: by_cascade(top_k, each))
+    rank = max(ranks, key=lambda each: by_cascade(top_k, each)[0])
     threshold = asked.threshold
     if threshold is None:
-        threshold = _threshold(
-            vectors.predictions(lambda v: model.cascade.predict(v, top_k, DEPTH, rank)), part, model.labels
-        )
-    return Choice(PredictConfig(top_k, rank, threshold), by_cascade(top_k, rank), over_all, tried)
+        best = vectors.predictions(lambda v: model.cascade.predict(v, top_k, DEPTH, rank))
+        threshold = _threshold(best, part, model.labels)
+    return Choice(PredictConfig(top_k, rank, threshold), by_cascade(top_k, rank)[0], over_all[0], tried)
 
 
-def _smallest_top_k(model: Model, over_all: float, by_cascade) -> tuple[int, ...]:  # type: ignore[no-untyped-def]
-    """Doubles all levels' top-k until the score is within the tolerance, then halves each level's while it stays there."""
+def _smallest_top_k(
+    model: Model, over_all: tuple[float, float], by_cascade: Callable[[tuple[int, ...]], tuple[float, float]]
+) -> tuple[int, ...]:
+    """Doubles all levels' top-k until the scores are within the tolerance, then halves each level's while they stay."""
     clusters = model.cascade.tree.clusters
     if not clusters:
         return ()
     steps = [tuple(min(1 << power, count) for count in clusters) for power in range(3, max(clusters).bit_length())]
-    goal = over_all - TOLERANCE
+    goal = over_all
     if model.config.model.final == "shortlist":
         # labels never met the negatives outside their shortlists, so scoring them all is no ceiling to aim at
-        goal = max(by_cascade(step, "label") for step in steps) - TOLERANCE
-    best = next((step for step in steps if by_cascade(step, "label") >= goal), steps[-1])
+        goal = max(map(by_cascade, steps))
+
+    def is_close(kept: tuple[int, ...]) -> bool:
+        return all(value >= wanted - TOLERANCE for value, wanted in zip(by_cascade(kept), goal, strict=True))
+
+    best = next((step for step in steps if is_close(step)), steps[-1])
     for level in range(len(clusters)):
         while best[level] > 1:
             smaller = (*best[:level], best[level] // 2, *best[level + 1 :])
-            if by_cascade(smaller, "label") < goal:
+            if not is_close(smaller):
                 break
             best = smaller
     return best

@@ -10,7 +10,7 @@ from cascadexml.config import Config, ModelConfig, PredictConfig, TrainConfig
 
 PAPER_DEPTH = 12
 FEW_DOCUMENTS = 3.0
-"""mean documents a label under which `auto` starts from centroids"""
+"""mean documents a label under which the start decides more than anything else"""
 COARSE_FROM = 4096
 """labels above which `auto` has coarse levels"""
 
@@ -110,6 +110,7 @@ def _paper(name: str, sizes: Sizes) -> Config:
 def auto(sizes: Sizes) -> Config:
     """One-vs-all training with passenger coarse levels for prediction; the start, loss and rates that sizes call for."""
     few = sizes.documents_per_label < FEW_DOCUMENTS
+    single = few and sizes.labels_per_document < 1.5
     coarse = coarse_levels(sizes.num_labels)
     levels = len(coarse) + 1
     model = ModelConfig(
@@ -121,8 +122,9 @@ def auto(sizes: Sizes) -> Config:
         dropout=(0.1,) * len(coarse) + (0.1 if few else 0.4,),
         passengers=(True,) * len(coarse) + (False,),
         final="all",
-        loss="softmax" if few and sizes.labels_per_document < 1.5 else "bce",
-        start=("centroids" if few else "random",) * levels,
+        loss="softmax" if single else "bce",
+        start=("centroids",) * levels,
+        start_length=14.0 if single else 20.0,
     )
     epochs = _epochs(sizes, few)
     train = TrainConfig(
@@ -130,7 +132,7 @@ def auto(sizes: Sizes) -> Config:
         warmup=epochs / 10 if few else 1.0,
         anneal=epochs * 0.9 if few else min(3.0, epochs - 1),
         batch_size=128,
-        encoder_rate=3e-4 if few else 1e-4,
+        encoder_rate=5e-4 if single else 3e-4 if few else 1e-4,
         head_rate=1e-3,
         plateau=0 if few else 2,
     )
