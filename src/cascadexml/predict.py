@@ -1,4 +1,4 @@
-"""A Model and tokens in, Predictions or document vectors out: one row for each document, in order, a batch at a time."""
+"""A Model and tokens in, Predictions or document vectors out: one row a document, in order, a batch at a time."""
 
 from __future__ import annotations
 

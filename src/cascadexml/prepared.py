@@ -1,4 +1,4 @@
-"""Corpus in, Prepared out: tokens, labels and trees, everything that training needs and no text; small enough to send."""
+"""Corpus in, Prepared out: tokens, labels and trees, what training needs and no text; small enough to send."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def prepare(
     refit: bool = True,
     hold_out: bool = True,
 ) -> Prepared:
-    """Everything left of Batch. `refit` builds the second tree, over everything; without `hold_out` nothing is drawn."""
+    """Everything left of Batch. `refit` builds the second tree too; without `hold_out` nothing is drawn."""
     if corpus.train is None:
         raise ValueError(f"{corpus.source}: there is no training part (train_texts.txt, train.jsonl, ...)")
     parts = {}
@@ -161,7 +161,7 @@ def prepare(
 
 
 def draw_validation(labels: csr_matrix, seed: int) -> np.ndarray:
-    """Rows to choose by: a tenth of those that can be spared, at most a tenth of all and 10,000, never a label's last."""
+    """Rows to choose by: a tenth of those that can be spared, at most 10,000, never a label's last."""
     num_documents = labels.shape[0]
     counts = np.asarray(labels.sum(axis=0)).ravel().astype(np.int64)
     sizes = np.diff(labels.indptr)
@@ -186,7 +186,7 @@ def draw_validation(labels: csr_matrix, seed: int) -> np.ndarray:
 def _validation_note(validation: np.ndarray, num_train: int) -> str:
     if len(validation):
         return f"{len(validation):,} training documents are held out to choose by, none of them a label's only one"
-    return f"no validation split: {num_train:,} training documents leave fewer than {FEWEST_TO_VALIDATE} that can be spared"
+    return f"no validation split: of {num_train:,} training documents too few can be spared to choose by"
 
 
 def _tree(parts: list[Part], rows: np.ndarray | None, seed: int) -> tuple[np.ndarray, int]:
@@ -195,8 +195,9 @@ def _tree(parts: list[Part], rows: np.ndarray | None, seed: int) -> tuple[np.nda
     from cascadexml.label_tree import build_tree
 
     labels = csr_matrix(vstack([part.labels for part in parts])) if len(parts) > 1 else parts[0].labels
-    if all(part.features is not None for part in parts):
-        features = csr_matrix(vstack([part.features for part in parts])) if len(parts) > 1 else parts[0].features
+    given = [part.features for part in parts if part.features is not None]
+    if len(given) == len(parts):
+        features = csr_matrix(vstack(given)) if len(parts) > 1 else given[0]
         features = features if rows is None else features[rows]
     elif len(parts) > 1:
         features = tfidf(Texts.from_strings(text for part in parts for text in part.texts))

@@ -40,7 +40,7 @@ class PaperRecipe:
     layers: tuple[tuple[int, ...], ...]
     clusters: tuple[int, ...]
     top_k: tuple[int, ...]
-    """the table's shortlist sizes count nodes: top_k = round(nodes shortlisted x clusters / nodes of the level below)"""
+    """the table's shortlist sizes count nodes: top_k = round(nodes shortlisted x clusters / nodes below)"""
     epochs: int
     max_tokens: int
     dropout: tuple[float, ...]
@@ -108,7 +108,7 @@ def _paper(name: str, sizes: Sizes) -> Config:
 
 
 def auto(sizes: Sizes) -> Config:
-    """One-vs-all training with passenger coarse levels for prediction; the start, loss and rates that sizes call for."""
+    """One-vs-all training with passenger coarse levels for prediction; start, loss and rates as sizes call for."""
     few = sizes.documents_per_label < FEW_DOCUMENTS
     single = few and sizes.labels_per_document < 1.5
     coarse = coarse_levels(sizes.num_labels)

@@ -90,7 +90,7 @@ def _template(backend: tokenizers.Tokenizer, hugging_face_tokenizer: Any) -> Tem
     if start is None:
         raise ValueError("the tokenizer changes a text's own tokens when it adds special ones: this is not supported")
     prefix, suffix = tuple(whole[:start]), tuple(whole[start + len(body) :])
-    special = {
+    special: dict[str, int | None] = {
         name: getattr(hugging_face_tokenizer, f"{name}_token_id", None) for name in ("cls", "eos", "bos", "unk", "pad")
     }
     cls_position = None
@@ -98,9 +98,9 @@ def _template(backend: tokenizers.Tokenizer, hugging_face_tokenizer: Any) -> Tem
         cls_position = prefix.index(special["cls"])
     elif special["cls"] in suffix:
         cls_position = suffix.index(special["cls"]) - len(suffix)
-    known = [special[name] for name in ("eos", "bos", "unk", "pad") if special[name] is not None]
-    padding = special["pad"] if special["pad"] is not None else (known or [0])[0]
-    return Template(prefix, suffix, (known or [0])[0], padding, cls_position)
+    known = [token for name in ("eos", "bos", "unk", "pad") if (token := special[name]) is not None] or [0]
+    padding = special["pad"] if special["pad"] is not None else known[0]
+    return Template(prefix, suffix, known[0], padding, cls_position)
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,8 +174,8 @@ def tokenise(texts: Texts, tokenizer: Tokenizer, limit: int) -> TokenStore:
     """All texts, by the library's own threads, in memory."""
     if limit <= tokenizer.template.num_special:
         raise ValueError(
-            f"--max-tokens {limit} leaves no room beside the encoder's {tokenizer.template.num_special} special tokens: "
-            f"give at least {tokenizer.template.num_special + 1}"
+            f"--max-tokens {limit} leaves no room beside the encoder's "
+            f"{tokenizer.template.num_special} special tokens: give at least {tokenizer.template.num_special + 1}"
         )
     kind = np.uint16 if tokenizer.backend.get_vocab_size() <= 1 << 16 else np.int32
     body_limit = limit - tokenizer.template.num_special
@@ -212,11 +212,14 @@ def tokenise_cached(texts: Texts, tokenizer: Tokenizer, limit: int, cache: Path 
         store = tokenise(texts, tokenizer, limit)
         cache.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=cache, prefix="unfinished-"))
-        store.save(temporary)
         try:
+            store.save(temporary)
             temporary.rename(folder)
-        except OSError:  # another process has just written the same folder
-            shutil.rmtree(temporary)
+        except BaseException as error:
+            shutil.rmtree(temporary, ignore_errors=True)
+            by_another_process = isinstance(error, OSError) and (folder / "tokens.json").exists()
+            if not by_another_process:
+                raise
     return TokenStore.load(folder, tokenizer.template)
 
 

@@ -15,13 +15,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from cascadexml.batches import Batch, BatchMaker, ahead, cut, epoch_order, mean_positives
+from cascadexml.batches import Batch, BatchMaker, ahead, epoch_order, mean_positives
 from cascadexml.cascade import Step
 from cascadexml.centroids import start_from_centroids
 from cascadexml.checkpoint import load_checkpoint, save_checkpoint
 from cascadexml.choose import Choice, choose, metric_of
 from cascadexml.config import Config
-from cascadexml.devices import is_out_of_memory, peak_memory, pick_precision
+from cascadexml.devices import is_out_of_memory, peak_memory, pick_precision, reduced_products
 from cascadexml.label_tree import LabelTree
 from cascadexml.model import Model, build_model
 from cascadexml.optim import Schedule, encoder_optimizer, set_rates
@@ -100,7 +100,7 @@ def train(
         run_of.resume()
     else:
         run_of.start()
-    with _until_stopped() as stopped:
+    with _until_stopped() as stopped, reduced_products(device, precision):
         run_of.epochs(stopped)
     choice = None
     if held_out is not None and len(held_out):

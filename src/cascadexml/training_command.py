@@ -91,7 +91,8 @@ class TrainingCommand:
         classifier.save(self.output, overwrite=self.overwrite or self.resume, shard_size=self.shard_size)
         _end_run(self.run_folder)
         _say(
-            f"trained in {done.seconds:,.0f} s ({done.documents_per_second:,.0f} documents/s, {done.peak_memory / 2**30:.1f} GiB)"
+            f"trained in {done.seconds:,.0f} s ({done.documents_per_second:,.0f} documents/s, "
+            f"{done.peak_memory / 2**30:.1f} GiB)"
         )
         if done.choice is not None:
             kept = "/".join(map(str, done.choice.predict.top_k)) or "none, all labels are scored"

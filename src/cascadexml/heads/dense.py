@@ -10,15 +10,16 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.functional import softplus
 
 from cascadexml.batches import Positives
 from cascadexml.heads import Grade, Head, Top
-from cascadexml.heads.losses import bce_difference, bce_loss, log_scores, softmax_difference, softmax_loss
+from cascadexml.heads.losses import log_scores
 from cascadexml.heads.plain import PlainHead
 from cascadexml.heads.rows import Rows
 from cascadexml.shortlist import Children, Shortlist
 
-CHUNK_ELEMENTS = {"cpu": 1 << 20, "cuda": 1 << 24}
+CHUNK_ELEMENTS = {"cpu": 1 << 18, "cuda": 1 << 24}
 """logits held at a time"""
 
 
@@ -55,7 +56,7 @@ class DenseHead(Head):
         ids = torch.empty(len(x_BH), 0, dtype=torch.int64, device=x_BH.device)
         log_norm_B = torch.full((len(x_BH),), -torch.inf, device=x_BH.device)
         for rows in self._chunks(len(x_BH)):
-            logits_BR = torch.addmm(self.rows.bias_L[rows], x_BH, self.rows.weight_LH[rows].T)
+            logits_BR = self._logits(x_BH, rows)
             log_norm_B = torch.logaddexp(log_norm_B, torch.logsumexp(logits_BR, 1))
             best, at = logits_BR.topk(min(k, logits_BR.shape[1]), dim=1)
             values, ids = torch.cat([values, best], 1), torch.cat([ids, at + rows.start], 1)
@@ -84,7 +85,7 @@ class DenseHead(Head):
     def _log_norm(self, x_BH: Tensor) -> Tensor:
         log_norm_B = torch.full((len(x_BH),), -torch.inf, device=x_BH.device)
         for rows in self._chunks(len(x_BH)):
-            logits_BR = torch.addmm(self.rows.bias_L[rows], x_BH, self.rows.weight_LH[rows].T)
+            logits_BR = self._logits(x_BH, rows)
             log_norm_B = torch.logaddexp(log_norm_B, torch.logsumexp(logits_BR, 1))
         return log_norm_B
 
@@ -92,12 +93,9 @@ class DenseHead(Head):
         loss = torch.zeros((), device=graded.x_BH.device)
         gradient_BH = torch.zeros_like(graded.x_BH)
         for rows, first, last in self._chunks_with_pairs(graded):
-            logits_BR, targets_BR, valid = self._chunk(graded, rows, first, last)
-            if self.loss == "bce":
-                loss += bce_loss(logits_BR, targets_BR, valid)
-            else:
-                loss += softmax_loss(logits_BR, targets_BR, valid, graded.log_norm_B)
-            gradient_BH.addmm_(self._difference(graded, logits_BR, targets_BR, valid), self.rows.weight_LH[rows])
+            logits_BR = self._logits(graded.x_BH, rows)
+            loss += self._loss(graded, logits_BR, rows, first, last)
+            gradient_BH.addmm_(self._difference(graded, logits_BR, rows, first, last), self.rows.weight_LH[rows])
         return loss, gradient_BH
 
     def update(self) -> None:
@@ -108,7 +106,7 @@ class DenseHead(Head):
             gradient_RH = torch.zeros_like(self.rows.weight_LH[rows])
             gradient_R = torch.zeros_like(self.rows.bias_L[rows])
             for graded, (_, first, last) in zip(self._graded, steps, strict=True):
-                difference_BR = self._difference(graded, *self._chunk(graded, rows, first, last))
+                difference_BR = self._difference(graded, self._logits(graded.x_BH, rows), rows, first, last)
                 gradient_RH.addmm_(difference_BR.T, graded.x_BH)
                 gradient_R += difference_BR.sum(0)
             self.rows.apply(rows, gradient_RH, gradient_R)
@@ -138,15 +136,24 @@ class DenseHead(Head):
         cuts = torch.searchsorted(graded.nodes, bounds).tolist()
         yield from zip(chunks, cuts, cuts[1:], strict=False)
 
-    def _chunk(self, graded: _Graded, rows: slice, first: int, last: int) -> tuple[Tensor, Tensor, Tensor]:
-        logits_BR = torch.addmm(self.rows.bias_L[rows], graded.x_BH, self.rows.weight_LH[rows].T)
-        targets_BR = torch.zeros_like(logits_BR)
-        targets_BR[graded.documents[first:last], graded.nodes[first:last] - rows.start] = 1
-        return logits_BR, targets_BR, torch.ones((), dtype=torch.bool, device=logits_BR.device)
+    def _logits(self, x_BH: Tensor, rows: slice) -> Tensor:
+        return torch.addmm(self.rows.bias_L[rows], x_BH, self.rows.weight_LH[rows].T)
 
-    def _difference(self, graded: _Graded, logits_BR: Tensor, targets_BR: Tensor, valid: Tensor) -> Tensor:
+    def _loss(self, graded: _Graded, logits_BR: Tensor, rows: slice, first: int, last: int) -> Tensor:
+        documents = graded.documents[first:last]
+        of_positives = logits_BR[documents, graded.nodes[first:last] - rows.start]
         if self.loss == "bce":
-            difference_BR = bce_difference(logits_BR, targets_BR, valid)
+            return softplus(logits_BR).sum() - of_positives.sum()
+        return (graded.log_norm_B[documents] - of_positives).sum()
+
+    def _difference(self, graded: _Graded, logits_BR: Tensor, rows: slice, first: int, last: int) -> Tensor:
+        """d scaled loss / d logit, in the place of the logits."""
+        if self.loss == "bce":
+            difference_BR = logits_BR.sigmoid_()
         else:
-            difference_BR = softmax_difference(logits_BR, targets_BR, valid, graded.log_norm_B, graded.num_positive_B)
-        return difference_BR * (graded.scale.unsqueeze(1) if graded.scale.dim() else graded.scale)
+            # number of positives x softmax, in one exponential; a document without positives gets exp(-inf)
+            shift_B = graded.log_norm_B - graded.num_positive_B.log()
+            difference_BR = logits_BR.sub_(shift_B.unsqueeze(1)).exp_()
+        pairs = (graded.documents[first:last], graded.nodes[first:last] - rows.start)
+        difference_BR.index_put_(pairs, difference_BR.new_full((), -1.0), accumulate=True)
+        return difference_BR.mul_(graded.scale.unsqueeze(1) if graded.scale.dim() else graded.scale)

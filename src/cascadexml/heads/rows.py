@@ -77,7 +77,7 @@ class Rows:
         first, second = BETAS
         step_size = self.lr / (1 - first**self.step)
         root = math.sqrt(1 - second**self.step)
-        kept = (1 - self.lr * self.rule.weight_decay, 1.0)
+        kept = (1 - self.lr * self.rule.weight_decay, torch.ones_like(self.lr))
         weights = (self.weight_LH, self.moments[0], self.moments[1], gradient_RH)
         biases = (self.bias_L, self.moments[2], self.moments[3], gradient_R)
         for (table, table_1, table_2, gradient), keep in zip((weights, biases), kept, strict=True):
