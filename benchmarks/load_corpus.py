@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import os
-import platform
 import subprocess
 import sys
 import tempfile
-from datetime import date
 from pathlib import Path
 
 import numpy as np
-import scipy
+from rows import add_row
 
-RESULTS = Path(__file__).with_name("results.csv")
-COLUMNS = ["date", "benchmark", "device", "commit", "versions", "metric", "value", "baseline", "ratio"]
 LIMIT_GIB = 8.0
 LOAD = """
 import json, sys, time
@@ -60,22 +55,6 @@ def load_in_subprocess(folder: Path) -> dict[str, float]:
     return dict(json.loads(done.stdout))
 
 
-def append_rows(rows: list[dict[str, object]]) -> None:
-    is_new = not RESULTS.exists()
-    with RESULTS.open("a", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        if is_new:
-            writer.writeheader()
-        writer.writerows(rows)
-
-
-def commit() -> str:
-    asked = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], cwd=RESULTS.parent, capture_output=True, text=True, check=False
-    )
-    return asked.stdout.strip() or "unknown"
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--documents", type=int, default=1_717_899)
@@ -92,20 +71,9 @@ def main() -> None:
     )
     if options.no_row:
         return
-    row: dict[str, object] = {
-        "date": date.today().isoformat(),
-        "benchmark": f"load_corpus {options.documents}x{options.labels_each} of {options.labels}",
-        "device": f"CPU, {os.cpu_count()} cores",
-        "commit": commit(),
-        "versions": f"python {platform.python_version()}; numpy {np.__version__}; scipy {scipy.__version__}",
-    }
-    peak = {"metric": "peak GiB (baseline: the limit)", "value": round(found["peak"], 2), "baseline": LIMIT_GIB}
-    append_rows(
-        [
-            {**row, **peak, "ratio": round(found["peak"] / LIMIT_GIB, 3)},
-            {**row, "metric": "seconds", "value": round(found["seconds"], 1)},
-        ]
-    )
+    name = f"load_corpus {options.documents}x{options.labels_each} of {options.labels}"
+    add_row(name, "peak GiB (baseline: the limit)", found["peak"], LIMIT_GIB, ["numpy", "scipy"])
+    add_row(name, "seconds", found["seconds"], None, ["numpy", "scipy"])
 
 
 if __name__ == "__main__":

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import tiny
 import torch
+from algorithm_1 import algorithm_1
 from torch import Tensor
-from torch.nn.functional import softplus
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from cascadexml.batches import cut
@@ -94,47 +94,6 @@ def test_invariant_1_dense_final_level_hears_nothing_of_the_levels_above() -> No
 # --- 2: grade is autograd through Algorithm 1 ---
 
 
-def algorithm_1(
-    cascade: Cascade, vectors: dict[int, Tensor], batch: Any, divisors: list[float] | None
-) -> tuple[list[Tensor], list[tuple[Tensor, Tensor]], list[list[int]]]:
-    """The paper's loop, a document at a time, in float64: gradients of vectors, of rows, and |S_t|.
-
-    `divisors` a level, or None for the paper's own alpha_t / |S_t|, which is 1 / the document's smallest |S_t|.
-    """
-    config, tree = cascade.config, cascade.tree
-    rows = [(r.weight_LH.double().requires_grad_(), r.bias_L.double().requires_grad_()) for r in cascade.rows]
-    inputs = [vectors[level + 1].detach().double().requires_grad_() for level in range(len(rows))]
-    num_documents = len(batch)
-    loss, sizes = torch.zeros((), dtype=torch.float64), []
-    for document in range(num_documents):
-        shortlist = list(range(tree.num_nodes[0]))
-        terms, of_document = [], []
-        for level, (weight_LH, bias_L) in enumerate(rows):
-            if level == len(rows) - 1 and config.final == "all":
-                shortlist = list(range(tree.num_labels))
-            positives = batch.positives[level]
-            true = set(positives.nodes[positives.documents == document].tolist())
-            shortlist = sorted({*shortlist, *true})
-            logits_S = inputs[level][document] @ weight_LH[shortlist].T + bias_L[shortlist]
-            target_S = torch.tensor([float(node in true) for node in shortlist], dtype=torch.float64)
-            if config.loss == "bce":
-                terms.append((softplus(logits_S) - target_S * logits_S).sum())
-            else:
-                terms.append(-(target_S * torch.log_softmax(logits_S, 0)).sum())
-            of_document.append(len(shortlist))
-            if level < len(rows) - 1:
-                kept = logits_S.topk(min(config.top_k[level], len(shortlist))).indices.tolist()
-                starts = tree.starts[level]
-                shortlist = [n for at in kept for n in range(starts[shortlist[at]], starts[shortlist[at] + 1])]
-        over = divisors or [min(of_document)] * len(rows)
-        loss = loss + sum(term / size for term, size in zip(terms, over, strict=True)) / num_documents
-        sizes.append(of_document)
-    loss.backward()
-    gradients = [x.grad if x.grad is not None else torch.zeros_like(x) for x in inputs]
-    tables = [tuple(t.grad if t.grad is not None else torch.zeros_like(t) for t in pair) for pair in rows]
-    return gradients, tables, sizes  # type: ignore[return-value]
-
-
 def close(found: Any, expected: Any) -> None:
     """To fp32's rounding of the largest entry: sums of opposite signs leave no more of the small ones."""
     for mine, right in zip(found, expected, strict=True) if isinstance(found, tuple) else [(found, expected)]:
@@ -168,11 +127,11 @@ def test_invariant_2_grade_equals_autograd(
 
 @pytest.mark.parametrize("rescale", [True, False])
 def test_invariant_2_literal_is_algorithm_1_to_the_letter(rescale: bool) -> None:
-    cascade = tiny.cascade(61, (2, 8, 32), (2, 3, 5), literal=True, rescale=rescale)
+    cascade = tiny.cascade(61, (8, 16, 32), (2, 2, 3), literal=True, rescale=rescale)
     batch = tiny.batch(tiny.labels_of(11, 61), cascade.tree)
     vectors = tiny.vectors(11, 4)
     expected, expected_rows, sizes = algorithm_1(cascade, vectors, batch, None)
-    assert len({tuple(of_document) for of_document in sizes}) > 1, "alpha differs from document to document"
+    assert len({min(of_document) for of_document in sizes}) > 1, "alpha differs from document to document"
     _, gradients, rows = graded(cascade, vectors, batch)
     if rescale:
         for level, gradient in enumerate(gradients):

@@ -19,7 +19,15 @@ from cascadexml.prepared import Prepared
 def model_of(data: Prepared, config: Config) -> Model:
     tree = LabelTree(data.tree_order, config.model.clusters)
     made = build_model(
-        config, load_backbone(config.model.encoder), "mean", tree, data.labels, data.tokenizer, tiny.CPU, "fp32", True
+        config,
+        load_backbone(config.model.encoder, tiny.CPU),
+        "mean",
+        tree,
+        data.labels,
+        data.tokenizer,
+        tiny.CPU,
+        "fp32",
+        True,
     )
     made.cascade.start((1.0, 1.5, 2.0), 0)
     return made

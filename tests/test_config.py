@@ -17,7 +17,7 @@ BAD: list[tuple[str, Any, str]] = [
     ("model.dropout", [0.1], "model.dropout has 1 entries, but there are 3 levels"),
     ("model.passengers", [], "model.passengers has 0 entries"),
     ("model.start", ["random"], "model.start has 1 entries"),
-    ("model.top_k", [1, 2, 3], "model.top_k has 3 entries, model.clusters 2: give one a coarse level"),
+    ("model.top_k", [1, 2, 3], "model.top_k has 3 entries, model.clusters 2: give one"),
     ("model.clusters", [8, 4], r"model.clusters is \(8, 4\): each level needs more clusters than the one before"),
     ("model.clusters", [4, 12], "model.clusters has 12: a level of the tree has a power of two of clusters"),
     (
@@ -38,7 +38,7 @@ BAD: list[tuple[str, Any, str]] = [
     (
         "train.epochs",
         0.0,
-        "train.epochs=0.0, train.warmup=1.0, train.anneal=3.0: expected epochs above 0, and warm-up and",
+        "train.epochs=0.0, .*: expected epochs above 0, and warm-up and",
     ),
     ("train.warmup", -1.0, "expected epochs above 0"),
     ("train.anneal", 14.5, "warm-up and annealing within them"),

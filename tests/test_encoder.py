@@ -31,7 +31,9 @@ def our_vectors(
     folder: str, layers: tuple[int, ...], texts: list[str] = TEXTS, rows: list[int] | None = None
 ) -> dict[int, Tensor]:
     tokenizer = load_tokenizer(folder)
-    encoder = Encoder(load_backbone(folder), layers, shape_of(folder).pooling, tokenizer.template).eval()
+    encoder = Encoder(
+        load_backbone(folder, torch.device("cpu")), layers, shape_of(folder).pooling, tokenizer.template
+    ).eval()
     with torch.no_grad():
         return encoder(batch_of(folder, texts, rows))
 
@@ -96,7 +98,7 @@ def test_layers_above_the_last_one_read_do_not_run(tmp_path: Path, kind: str) ->
     """They are not even there, and what is read does not change, but for a norm that ends the whole stack (GPT-2)."""
     folder = tiny.save_encoder(tmp_path / kind, kind, depth=4)
     whole, some = our_vectors(folder, (1, 2, 4)), our_vectors(folder, (1, 2))
-    encoder = Encoder(load_backbone(folder), (1, 2), "cls", load_tokenizer(folder).template)
+    encoder = Encoder(load_backbone(folder, torch.device("cpu")), (1, 2), "cls", load_tokenizer(folder).template)
     assert sorted(len(m) for m in encoder.backbone.modules() if isinstance(m, torch.nn.ModuleList)) == [2]
     assert torch.equal(some[1], whole[1])
     if kind == "gpt2":
@@ -112,7 +114,7 @@ def test_layers_that_are_not_there(tmp_path: Path) -> None:
     with pytest.raises(
         ValueError, match=r"model\.layers reads layer 3, but the encoder has 2: name layers from 1 to 2"
     ):
-        Encoder(load_backbone(folder), (1, 3), "cls", load_tokenizer(folder).template)
+        Encoder(load_backbone(folder, torch.device("cpu")), (1, 3), "cls", load_tokenizer(folder).template)
 
 
 # --- 4 and 5: company and padding ---

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tiny
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix, random_array
@@ -90,6 +91,15 @@ def test_like_labels_come_together() -> None:
         order = build_tree(csr_matrix(dense), seed)
         held += [len(set(group[order[start : start + 8]].tolist())) for start in range(0, 64, 8)]
     assert np.mean(held) < 1.5 and np.mean(np.array(held) == 1) > 0.7
+
+
+def test_torchs_threads_stay_as_they_were() -> None:
+    """Numba and torch share OpenMP; a run must not depend on whether its tree was built in the same process."""
+    before = torch.get_num_threads()
+    for threads in (1, before):
+        torch.set_num_threads(threads)
+        build_tree(features(64), 0, workers=2)
+        assert torch.get_num_threads() == threads
 
 
 def test_labels_that_are_all_alike_are_still_split_evenly() -> None:

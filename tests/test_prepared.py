@@ -20,7 +20,6 @@ from cascadexml.prepared import (
     draw_validation,
     fingerprint,
     load_prepared,
-    prepare,
     save_prepared,
 )
 
@@ -95,12 +94,11 @@ def test_split_and_trees_by_seed_alone(encoder: str) -> None:
 def test_tree_sees_nothing_of_the_documents_held_out(encoder: str) -> None:
     """Other words in them, the same tree; in those left, another one."""
     texts, labels = tiny.texts_and_labels(240, 24)
-    tokenizer = tiny.tokenizer()
-    made = prepare(corpus_from_python(texts, labels), tokenizer, encoder, 32, 0)
+    made = prepare_corpus(corpus_from_python(texts, labels), encoder, 32, 0, cached=False)
 
     def changed(rows: np.ndarray) -> Prepared:
         other = [f"{text} w80 w81" if row in rows else text for row, text in enumerate(texts)]
-        return prepare(corpus_from_python(other, labels), tokenizer, encoder, 32, 0)
+        return prepare_corpus(corpus_from_python(other, labels), encoder, 32, 0, cached=False)
 
     held_out = changed(made.validation)
     assert held_out.tree_order.tolist() == made.tree_order.tolist()
@@ -179,7 +177,7 @@ def test_size_of_the_split() -> None:
 
 def test_notes_say_what_was_held_out(encoder: str, few: Prepared, data: Prepared) -> None:
     assert "24 training documents are held out to choose by, none of them a label's only one" in data.notes
-    assert "no validation split: 60 training documents leave fewer than 20 that can be spared" in few.notes
+    assert any(note.startswith("no validation split: ") and "60 training documents" in note for note in few.notes)
 
 
 def test_corpora_without_a_training_part(encoder: str) -> None:

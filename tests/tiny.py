@@ -184,7 +184,7 @@ AUTO_LIKE: dict[str, Any] = {
 
 
 def trained(data: Prepared, given: Config, **options: Any) -> Trained:
-    return train(data, given, load_backbone(given.model.encoder), "cls", CPU, **options)
+    return train(data, given, load_backbone(given.model.encoder, CPU), "cls", CPU, **options)
 
 
 def assert_same_weights(left: Trained, right: Trained) -> None:

@@ -39,7 +39,9 @@ class Step:
     def backward(self, factor: Tensor | float = 1.0) -> None:
         """Sends the heads' gradients into level inputs and encoder; `factor` is fp16's loss scale."""
         pairs = [(x, g) for x, g in zip(self.inputs, self.gradients, strict=True) if x.requires_grad]
-        torch.autograd.backward([x for x, _ in pairs], [g * factor for _, g in pairs])
+        # nothing is left to autograd where the encoder is frozen and no level maps several layers
+        if pairs:
+            torch.autograd.backward([x for x, _ in pairs], [g * factor for _, g in pairs])
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from cascadexml.config import Config
+from cascadexml.encoder import attention_for
 from cascadexml.folders import open_folder, write_folder
 from cascadexml.label_tree import LabelTree
 from cascadexml.model import Model, build_model
@@ -57,9 +58,8 @@ def load_model(path: Path, device: torch.device, precision: str = "fp32", verify
     settings = json.loads((path / "config.json").read_text(encoding="utf-8"))
     config = Config.from_dict(settings)
     transformers.utils.logging.disable_progress_bar()
-    backbone = transformers.AutoModel.from_config(
-        transformers.AutoConfig.from_pretrained(path / "encoder", local_files_only=True)
-    )
+    about_encoder = transformers.AutoConfig.from_pretrained(path / "encoder", local_files_only=True)
+    backbone = transformers.AutoModel.from_config(about_encoder, **attention_for(device))
     model = build_model(
         config,
         backbone.float(),

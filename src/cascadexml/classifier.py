@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -48,7 +48,7 @@ class CascadeXML:
         seed: int = 0,
         device: str | None = None,
         settings: dict[str, Any] | None = None,
-        label_names: Sequence[str] | None = None,
+        label_names: Sequence[str] | Mapping[str, str] | None = None,
         max_tokens: int | None = None,
         refit: bool = False,
         quiet: bool = False,
@@ -57,8 +57,14 @@ class CascadeXML:
 
         `validation`: (texts, labels) to choose by; None draws some of the training documents; False holds none out, and
         the settings are used as they are. `settings` override the recipe's fields, e.g. {"train.epochs": 3}.
+        `label_names`: of a matrix's columns in order, or {label in the lists: the name to show}.
         """
-        corpus = corpus_from_python(texts, labels, label_names)
+        if isinstance(label_names, Mapping):
+            corpus = corpus_from_python(texts, labels)
+            shown = Texts.from_strings(label_names.get(label, label) for label in corpus.label_ids)
+            corpus = replace(corpus, label_names=shown)
+        else:
+            corpus = corpus_from_python(texts, labels, label_names)
         if isinstance(validation, tuple):
             corpus = replace(corpus, dev=_labelled(*validation, corpus.label_ids))
         settings = settings or {}

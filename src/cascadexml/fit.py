@@ -103,7 +103,7 @@ def fit(
 
     def stage(config: Config, folder: Path | None, everything: bool, again: bool) -> Trained:
         torch.manual_seed(config.train.seed)
-        backbone = load_backbone(config.model.encoder)
+        backbone = load_backbone(config.model.encoder, chosen.device)
         options: dict[str, Any] = {"run": folder, "resume": again, "log": log, "everything": everything}
         return train(prepared, config, backbone, chosen.shape.pooling, chosen.device, **options)
 

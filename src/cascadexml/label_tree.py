@@ -69,6 +69,7 @@ def cluster_starts(num_clusters: int, num_nodes: int) -> np.ndarray:
 def build_tree(features: csr_matrix, seed: int, workers: int = 0) -> np.ndarray:
     """The order (int32) of the whole binary tree over the rows of `features`; the same for any number of workers."""
     import numba
+    import torch
 
     from cascadexml.balanced_means import split_depth
 
@@ -77,9 +78,12 @@ def build_tree(features: csr_matrix, seed: int, workers: int = 0) -> np.ndarray:
     matrix = (features.indptr.astype(np.int64), features.indices.astype(np.int32), features.data.astype(np.float32))
     workers = min(workers or numba.get_num_threads(), numba.config.NUMBA_NUM_THREADS)
     scratch = np.zeros((workers, max(features.shape[1], 1)), dtype=np.float32)
+    torch_threads = torch.get_num_threads()
     for depth in range((num_labels - 1).bit_length() if num_labels > 1 else 0):
         # beyond floor(log2 L) a few clusters hold two labels, whose order nothing depends on
         if 1 << depth >= num_labels:
             break
         split_depth(*matrix, order, depth, seed, scratch, MOST_ROUNDS)
+    # numba's OpenMP layer sets the thread count that torch reads
+    torch.set_num_threads(torch_threads)
     return order
