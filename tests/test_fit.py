@@ -14,11 +14,13 @@ import tiny
 
 from cascadexml import CascadeXML
 from cascadexml import fit as fitting
-from cascadexml import train as training
+from cascadexml import train as entry
+from cascadexml import training_run as training
 from cascadexml.fit import fit, plan
 from cascadexml.predict import predict
 from cascadexml.prepared import Prepared, save_prepared
-from cascadexml.train import Stopped, Trained
+from cascadexml.train import Trained
+from cascadexml.training_run import Stopped
 
 SHORT = {"train.epochs": 1.0, "train.warmup": 0.5, "train.anneal": 0.5, "train.precision": "fp32"}
 COARSE = {
@@ -119,7 +121,7 @@ def test_another_metric_chooses(data: Prepared, encoder: str) -> None:
 def test_unknown_metric_is_refused_before_training(
     data: Prepared, encoder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(training._Run, "_update", lambda *_: pytest.fail("an update was made"))
+    monkeypatch.setattr(training.TrainingRun, "_update", lambda *_: pytest.fail("an update was made"))
     with pytest.raises(ValueError, match=r"there is no metric 'PPS@5'; did you mean PSP@5"):
         tiny.trained(data, tiny.config(encoder, train={"metric": "PPS@5"}))
 
@@ -159,10 +161,10 @@ def test_refit_trains_on_everything_with_what_was_chosen(
 ) -> None:
     runs: list[Trained] = []
     seen: list[int] = []
-    original = training.train
+    original = entry.train
 
     def train(prepared: Prepared, *given: Any, **options: Any) -> Trained:
-        seen.append(len(training._documents(prepared, options["everything"])[1]))
+        seen.append(len(entry._documents(prepared, options["everything"])[1]))
         runs.append(original(prepared, *given, **options))
         return runs[-1]
 
@@ -184,8 +186,8 @@ def test_refit_goes_on_where_it_was_stopped(
         (tmp_path / name).mkdir()
     whole = refitted(data, encoder, run=tmp_path / "whole")
     made = [0]
-    original = training._Run._run_updates
-    update_once = training._Run._update
+    original = training.TrainingRun._run_updates
+    update_once = training.TrainingRun._update
 
     def count(self: Any, *given: Any) -> None:
         made[0] += 1
@@ -199,8 +201,8 @@ def test_refit_goes_on_where_it_was_stopped(
         original(self, batches, window, AtUpdate())
 
     with monkeypatch.context() as context:
-        context.setattr(training._Run, "_update", count)
-        context.setattr(training._Run, "_run_updates", stopping)
+        context.setattr(training.TrainingRun, "_update", count)
+        context.setattr(training.TrainingRun, "_run_updates", stopping)
         with pytest.raises(Stopped):
             refitted(data, encoder, run=tmp_path / "run")
     tiny.assert_same_weights(refitted(data, encoder, run=tmp_path / "run", resume=True), whole)

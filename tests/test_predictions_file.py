@@ -49,7 +49,7 @@ def test_ranks_as_loops_do(
 
 def test_round_trip(tmp_path: Path) -> None:
     predicted = np.array([[3, 0, -1], [-1, -1, -1], [1, 2, 3]])
-    scores = np.array([[0.9, 0.0, 0.0], [0.0, 0.0, 0.0], [0.5, 0.5, 0.1]], dtype=np.float32)
+    scores = np.array([[0.9, 0.0, 0.0], [0.0, 0.0, 0.0], [0.5, 0.25, 0.1]], dtype=np.float32)
     path = tmp_path / "out.npz"
     save_predictions_npz(path, predicted, scores, 4)
     save_predictions_npz(path, predicted, scores, 4)
@@ -58,6 +58,16 @@ def test_round_trip(tmp_path: Path) -> None:
     np.testing.assert_array_equal(loaded, predicted)
     np.testing.assert_array_equal(loaded_scores, scores)
     assert loaded_scores.dtype == np.float32
+
+
+def test_equal_scores_keep_their_order(tmp_path: Path) -> None:
+    """Labels 3 and 1 score alike, in this order; sorting by label id would turn them around."""
+    predicted = np.array([[3, 1, 2], [2, 1, 0]])
+    scores = np.array([[1.0, 1.0, 1.0], [0.5, 0.5, 0.1]], dtype=np.float32)
+    save_predictions_npz(tmp_path / "out.npz", predicted, scores, 4)
+    loaded, loaded_scores = load_predictions_npz(tmp_path / "out.npz", 2, 4, 3)
+    np.testing.assert_array_equal(loaded, predicted)
+    np.testing.assert_allclose(loaded_scores, scores, rtol=1e-6)
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,10 +12,11 @@ import pytest
 import tiny
 import torch
 
-from cascadexml import train as training
+from cascadexml import training_run as training
 from cascadexml.config import override
 from cascadexml.prepared import Prepared
-from cascadexml.train import CHECKPOINT, Stopped, Trained
+from cascadexml.train import Trained
+from cascadexml.training_run import CHECKPOINT, Stopped
 
 
 def assert_same_run(left: Trained, right: Trained) -> None:
@@ -33,7 +34,7 @@ class Killed(Exception):
 def killed_before(update: int, monkeypatch: pytest.MonkeyPatch, how: Callable[[], None]) -> None:
     """`how` happens in place of the given update of a run, counted from 1."""
     made = [0]
-    original = training._Run._update
+    original = training.TrainingRun._update
 
     def count(self: Any, *given: Any) -> None:
         made[0] += 1
@@ -41,7 +42,7 @@ def killed_before(update: int, monkeypatch: pytest.MonkeyPatch, how: Callable[[]
             how()
         original(self, *given)
 
-    monkeypatch.setattr(training._Run, "_update", count)
+    monkeypatch.setattr(training.TrainingRun, "_update", count)
 
 
 def kill() -> None:

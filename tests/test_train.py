@@ -10,7 +10,7 @@ import pytest
 import tiny
 import torch
 
-from cascadexml import train as training
+from cascadexml import training_run as training
 from cascadexml.config import override
 from cascadexml.heads.rows import Rows
 from cascadexml.model import Model
@@ -73,7 +73,7 @@ def test_seed_decides_everything(few: Prepared, encoder: str) -> None:
 def test_best_epoch_is_kept(data: Prepared, encoder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     values = iter([1.0, 5.0, 4.0, 3.0])
     at_best: list[dict[str, torch.Tensor]] = []
-    original = training._Run._validate
+    original = training.TrainingRun._validate
 
     def validate(self: Any) -> dict[str, Any]:
         value = next(values)
@@ -82,7 +82,7 @@ def test_best_epoch_is_kept(data: Prepared, encoder: str, monkeypatch: pytest.Mo
             at_best.append({name: tensor.clone() for name, tensor in self.model.weights().items()})
         return original(self)
 
-    monkeypatch.setattr(training._Run, "_validate", validate)
+    monkeypatch.setattr(training.TrainingRun, "_validate", validate)
     done = tiny.trained(data, tiny.config(encoder, train={"epochs": 4.0}))
     assert [record["validation P"] for record in done.history] == [1.0, 5.0, 4.0, 3.0]
     kept = weights(done)
@@ -200,17 +200,18 @@ def test_accumulation_equals_the_large_batch(
     """
     encoder = tiny.save_encoder(tmp_path / "bert")
     gradients: list[torch.Tensor] = []
-    original, apply = training._Run._step_optimizer, Rows.apply
+    original, apply = training.TrainingRun._step_optimizer, Rows.apply
 
     def step_optimizer(self: Any) -> bool:
-        gradients.extend(p.grad.clone() for g in self.optimizer.param_groups for p in g["params"] if p.grad is not None)
+        parameters = [p for group in self.state.optimizer.param_groups for p in group["params"]]
+        gradients.extend(p.grad.clone() for p in parameters if p.grad is not None)
         return original(self)
 
     def apply_and_keep(self: Rows, rows: Any, gradient_RH: torch.Tensor, gradient_R: torch.Tensor) -> None:
         gradients.extend([gradient_RH.clone(), gradient_R.clone()])
         apply(self, rows, gradient_RH, gradient_R)
 
-    monkeypatch.setattr(training._Run, "_step_optimizer", step_optimizer)
+    monkeypatch.setattr(training.TrainingRun, "_step_optimizer", step_optimizer)
     monkeypatch.setattr(Rows, "apply", apply_and_keep)
     of_run: list[list[torch.Tensor]] = []
     for small in (0, 5):

@@ -88,10 +88,13 @@ def _smallest_top_k(
     clusters = model.cascade.tree.clusters
     if not clusters:
         return ()
-    steps = [tuple(min(1 << power, count) for count in clusters) for power in range(3, max(clusters).bit_length())]
+    most = max(clusters).bit_length() - 1
+    steps = [tuple(min(1 << power, count) for count in clusters) for power in range(min(3, most), most + 1)]
     goal = over_all
     if model.config.model.final == "shortlist":
         # labels never met the negatives outside their shortlists, so scoring them all is no ceiling to aim at
+        trained_on = tuple(min(k, count) for k, count in zip(model.config.model.top_k, clusters, strict=True))
+        steps = sorted({*steps, trained_on}, key=sum)
         goal = max(map(by_cascade, steps))
 
     def is_close(kept: tuple[int, ...]) -> bool:

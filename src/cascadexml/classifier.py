@@ -18,6 +18,7 @@ from cascadexml.evaluate import evaluate_predictions
 from cascadexml.fit import fit, plan, prepare_corpus
 from cascadexml.model import Model
 from cascadexml.predict import predict, predict_all, shortlist_recall
+from cascadexml.predictions_file import distinct
 from cascadexml.prepared import TokenisedPart
 from cascadexml.propensity import published_constants
 from cascadexml.report import Report
@@ -67,10 +68,16 @@ class CascadeXML:
             corpus = corpus_from_python(texts, labels, label_names)
         if isinstance(validation, tuple):
             corpus = replace(corpus, dev=_labelled(*validation, corpus.label_ids))
-        settings = settings or {}
-        limit = max_tokens or int(settings.get("model.max_tokens", 256))
+        settings = {**({"model.max_tokens": max_tokens} if max_tokens else {}), **(settings or {})}
+        limit = settings.get("model.max_tokens")
         prepared = prepare_corpus(
-            corpus, encoder, limit, seed, cached=False, refit=refit, hold_out=validation is not False
+            corpus,
+            encoder,
+            int(limit) if limit else None,
+            seed,
+            cached=False,
+            refit=refit,
+            hold_out=validation is not False,
         )
         chosen = plan(prepared, recipe, encoder, settings, pick_device(device), seed)
         done = fit(prepared, chosen, refit=refit, log=RunLog(quiet=quiet))
@@ -180,10 +187,11 @@ def above(predictions: Predictions, threshold: float | None) -> Predictions:
 
 
 def to_csr(predictions: Predictions, num_labels: int) -> csr_matrix:
-    """Documents x labels, scores as they are; columns in the order of labels.txt."""
+    """Documents x labels; columns in the order of labels.txt, equal scores told apart as in a file."""
+    scores = distinct(predictions.scores)
     given = predictions.labels >= 0
     indptr = np.concatenate([[0], np.cumsum(given.sum(axis=1))])
-    matrix = csr_matrix((predictions.scores[given], predictions.labels[given], indptr), shape=(len(given), num_labels))
+    matrix = csr_matrix((scores[given], predictions.labels[given], indptr), shape=(len(given), num_labels))
     matrix.sort_indices()
     return matrix
 

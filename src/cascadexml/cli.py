@@ -40,6 +40,10 @@ IdColumn = Annotated[str | None, typer.Option(help="Column of the documents' own
 AllLabels = Annotated[bool, typer.Option("--all-labels", help="Labels that only labels.tsv names count too.")]
 HoldOut = Annotated[float, typer.Option(help="Share of the documents that becomes the test part.", min=0.0, max=0.99)]
 MaxTokens = Annotated[int | None, typer.Option(help="Tokens kept of a text, special ones included.", min=1)]
+Validation = Annotated[
+    bool,
+    typer.Option("--validation/--no-validation", help="Hold documents out to choose by, where there is no dev part."),
+]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
 
 
@@ -93,6 +97,7 @@ def prepare_command(
     max_tokens: MaxTokens = None,
     seed: Seed = 0,
     overwrite: Overwrite = False,
+    hold_validation: Validation = True,
     label_separator: LabelSeparator = None,
     text_column: TextColumn = None,
     label_column: LabelColumn = None,
@@ -106,7 +111,7 @@ def prepare_command(
 
     refuse_existing(output, KIND, overwrite)
     options = _options(label_separator, text_column, label_column, id_column, all_labels, hold_out, seed)
-    prepared = _prepare(data, options, encoder or "minilm", max_tokens or 256, seed, refit=True)
+    prepared = _prepare(data, options, encoder or "minilm", max_tokens, seed, refit=True, hold_out=hold_validation)
     save_prepared(prepared, output, overwrite)
     size = sum(file.stat().st_size for file in output.rglob("*") if file.is_file())
     _print(f"{output}: {size / 2**20:.1f} MiB. Next: cascadexml train {output} -o MODEL")
@@ -123,9 +128,7 @@ def train_command(
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
     overwrite: Overwrite = False,
     refit: Annotated[bool, typer.Option("--refit", help="Train again on everything with the settings chosen.")] = False,
-    hold_validation: Annotated[
-        bool, typer.Option("--validation/--no-validation", help="Hold documents out to choose by.")
-    ] = True,
+    hold_validation: Validation = True,
     seed: Seed = 0,
     device: Device = None,
     shard_size: Annotated[str, typer.Option(help="Largest weight file, e.g. 500M or 4G.")] = "4G",
@@ -141,11 +144,14 @@ def train_command(
     from cascadexml.training_command import TrainingCommand, parse_size
 
     options = _options(label_separator, text_column, label_column, id_column, all_labels, hold_out, seed)
+    asked = parse_settings(settings or [])
+    if max_tokens is not None:
+        asked.setdefault("model.max_tokens", str(max_tokens))
     command = TrainingCommand(
         output=output,
         recipe=recipe,
         encoder=encoder,
-        settings=parse_settings(settings or []),
+        settings=asked,
         resume=resume,
         overwrite=overwrite,
         refit=refit,
@@ -160,7 +166,13 @@ def train_command(
         from cascadexml.prepared import KIND, load_prepared
 
         if is_folder(data, KIND):
-            _refuse_with_prepared(max_tokens=max_tokens, hold_out=hold_out or None, all_labels=all_labels or None)
+            fixed: dict[str, Any] = {
+                "hold-out": hold_out,
+                "all-labels": all_labels,
+                "no-validation": not hold_validation,
+            }
+            fixed |= {"label-separator": label_separator, "text-column": text_column, "label-column": label_column}
+            _refuse_with_prepared(fixed)
             return load_prepared(data)
         limit = max_tokens or command.max_tokens()
         return _prepare(data, options, encoder or "minilm", limit, seed, refit=refit, hold_out=hold_validation)
@@ -307,12 +319,21 @@ def _options(
 
 
 def _prepare(
-    data: Path, options: ReadOptions, encoder: str, max_tokens: int, seed: int, refit: bool, hold_out: bool = True
+    data: Path,
+    options: ReadOptions,
+    encoder: str,
+    max_tokens: int | None,
+    seed: int,
+    refit: bool,
+    hold_out: bool = True,
 ) -> Prepared:
     """Reads, tells what was read, and makes everything up to batches."""
     from cascadexml.corpus import read_corpus, summary_lines
+    from cascadexml.encoder import shape_of
     from cascadexml.fit import prepare_corpus
 
+    # an encoder that is not there is told before a long read
+    shape_of(encoder)
     corpus: Corpus = read_corpus(data, options)
     for line in summary_lines(corpus):
         _print(line)
@@ -324,11 +345,10 @@ def _prepare(
     return prepared
 
 
-def _refuse_with_prepared(**given: Any) -> None:
-    for name, value in given.items():
-        if value is not None:
-            option = name.replace("_", "-")
-            raise ValueError(f"--{option} has no effect on a prepared folder: give it to `cascadexml prepare`")
+def _refuse_with_prepared(given: dict[str, Any]) -> None:
+    for option, value in given.items():
+        if value:
+            raise ValueError(f"--{option} comes too late for a prepared folder: give it to `cascadexml prepare`")
 
 
 def _number_or_word(value: str | None) -> float | str | None:

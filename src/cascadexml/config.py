@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import json
+import math
 from dataclasses import dataclass, field
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -76,8 +77,10 @@ class ModelConfig:
             raise ValueError(f"model.dropout is {self.dropout}: expected shares from 0 to below 1")
         if self.max_tokens < 1:
             raise ValueError(f"model.max_tokens is {self.max_tokens}: expected at least 1")
-        if self.start_length <= 0:
+        if not 0 < self.start_length < math.inf:
             raise ValueError(f"model.start_length is {self.start_length}: expected more than 0")
+        if self.common_size < 0:
+            raise ValueError(f"model.common_size is {self.common_size}: expected 0 or more")
         if self.literal and (self.loss != "bce" or self.final == "all"):
             raise ValueError(
                 "model.literal is Algorithm 1 to the letter: it needs model.loss=bce and model.final=shortlist"
@@ -124,7 +127,8 @@ class TrainConfig:
     def __post_init__(self) -> None:
         _one_of("train.update_rule", self.update_rule, ("adamw_full", "adamw"))
         _one_of("train.precision", self.precision, ("auto", "fp32", "bf16", "fp16"))
-        if self.epochs <= 0 or self.warmup < 0 or self.anneal < 0 or self.warmup + self.anneal > self.epochs + 1e-9:
+        phases = self.warmup + self.anneal
+        if not (0 < self.epochs < math.inf and self.warmup >= 0 and self.anneal >= 0 and phases <= self.epochs + 1e-9):
             raise ValueError(
                 f"train.epochs={self.epochs}, train.warmup={self.warmup}, train.anneal={self.anneal}: "
                 "expected epochs above 0, and warm-up and annealing within them"
@@ -133,8 +137,9 @@ class TrainConfig:
             raise ValueError(
                 f"train.batch_size={self.batch_size}, train.small_batch={self.small_batch}: expected at least 1"
             )
-        for name in ("encoder_rate", "head_rate", "encoder_decay", "head_decay"):
-            if not getattr(self, name) >= 0:
+        rates = ("encoder_rate", "head_rate", "encoder_decay", "head_decay")
+        for name in (*rates, "plateau", "seed", "checkpoint_minutes"):
+            if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"train.{name} is {getattr(self, name)}: expected 0 or more")
 
 
@@ -152,6 +157,8 @@ class PredictConfig:
     def __post_init__(self) -> None:
         if self.rank:
             _one_of("predict.rank", self.rank, RANKS)
+        if any(k < 1 for k in self.top_k):
+            raise ValueError(f"predict.top_k is {self.top_k}: every level keeps at least one cluster")
 
 
 @dataclass(frozen=True)
@@ -199,14 +206,33 @@ def override(config: Config, settings: dict[str, Any]) -> Config:
     """`config` with fields named `room.field` replaced, checked all together; text is read as the field's type."""
     rooms: dict[str, dict[str, Any]] = {"model": {}, "train": {}, "predict": {}}
     for name, value in settings.items():
+        value = _read_value(name, value, _hint_of(name))
         room, _, field_name = name.partition(".")
-        hints = get_type_hints(type(getattr(config, room))) if room in rooms else {}
-        if field_name not in hints:
-            raise ValueError(_unknown_field(name))
-        rooms[room][field_name] = _read_value(name, value, hints[field_name])
+        rooms[room][field_name] = value
+    if "epochs" in rooms["train"] and not {"warmup", "anneal"} & rooms["train"].keys():
+        # given alone, it stretches the whole schedule
+        stretch = rooms["train"]["epochs"] / config.train.epochs
+        rooms["train"] |= {name: getattr(config.train, name) * stretch for name in ("warmup", "anneal")}
     return dataclasses.replace(
         config, **{room: dataclasses.replace(getattr(config, room), **new) for room, new in rooms.items() if new}
     )
+
+
+def check_settings(settings: dict[str, Any]) -> None:
+    """Refuses unknown fields and values of another kind, before anything is known of data and encoder."""
+    for name, value in settings.items():
+        read = _read_value(name, value, _hint_of(name))
+        if name == "model.clusters":
+            check_clusters(read)
+
+
+def _hint_of(name: str) -> Any:
+    room, _, field_name = name.partition(".")
+    rooms = {"model": ModelConfig, "train": TrainConfig, "predict": PredictConfig}
+    hints = get_type_hints(rooms[room]) if room in rooms else {}
+    if field_name not in hints:
+        raise ValueError(_unknown_field(name))
+    return hints[field_name]
 
 
 def parse_settings(assignments: list[str]) -> dict[str, str]:
@@ -272,9 +298,15 @@ def _coerce(name: str, value: Any, hint: Any) -> Any:
 
 def _describe(hint: Any) -> str:
     if get_origin(hint) is tuple:
-        return f"a list of {_describe(get_args(hint)[0]).removeprefix('a ')}s, e.g. [..., ...]"
+        return f"a list of {_plural(get_args(hint)[0])}, e.g. [..., ...]"
     names = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}
     return names.get(hint, "a number or null")
+
+
+def _plural(hint: Any) -> str:
+    if get_origin(hint) is tuple:
+        return f"lists of {_plural(get_args(hint)[0])}"
+    return {int: "whole numbers", float: "numbers", bool: "true or false", str: "words"}[hint]
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:

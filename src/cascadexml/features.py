@@ -18,7 +18,9 @@ def tfidf(texts: Texts) -> csr_matrix:
         try:
             return csr_matrix(vectorizer.fit_transform(texts))
         except ValueError as error:
-            if "no terms remain" not in str(error) and "empty vocabulary" not in str(error):
+            if not any(
+                reason in str(error) for reason in ("no terms remain", "empty vocabulary", "max_df corresponds")
+            ):
                 raise
     return csr_matrix((len(texts), 1), dtype=np.float32)
 

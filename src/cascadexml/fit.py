@@ -19,6 +19,8 @@ from cascadexml.runlog import RunLog
 from cascadexml.tokens import tokenise, tokenise_cached
 from cascadexml.train import Trained, train
 
+DEFAULT_TOKENS = 256
+"""kept of each text, as far as the encoder reads so many"""
 FIRST_STAGE = "chosen.json"
 
 
@@ -34,7 +36,7 @@ class Plan:
 def prepare_corpus(
     corpus: Corpus,
     encoder: str,
-    max_tokens: int,
+    max_tokens: int | None,
     seed: int,
     *,
     cached: bool = True,
@@ -42,6 +44,8 @@ def prepare_corpus(
     hold_out: bool = True,
 ) -> Prepared:
     shape = shape_of(encoder)
+    if max_tokens is None:
+        max_tokens = min(DEFAULT_TOKENS, shape.most_tokens)
     if max_tokens > shape.most_tokens:
         raise ValueError(f"--max-tokens {max_tokens}: the encoder {encoder} reads at most {shape.most_tokens} tokens")
     tokenizer = load_tokenizer(encoder)

@@ -49,7 +49,7 @@ def encoder_optimizer(
         trained = [p for p in module.parameters() if p.requires_grad]
         groups.append({"params": [p for p in trained if p.dim() >= 2], "rate": rate, "weight_decay": decay})
         groups.append({"params": [p for p in trained if p.dim() < 2], "rate": rate, "weight_decay": 0.0})
-    return torch.optim.AdamW([group for group in groups if group["params"]], lr=config.encoder_rate, fused=True)
+    return torch.optim.AdamW(groups, lr=config.encoder_rate, fused=True)
 
 
 def set_rates(optimizer: torch.optim.Optimizer, factor: float) -> None:

@@ -67,11 +67,14 @@ def recipe(name: str, sizes: Sizes) -> Config:
     """The configuration that `name` gives for data and encoder of these sizes."""
     if name in PAPER:
         return _paper(name, sizes)
-    simple = {"auto": auto, "one-vs-all": _one_vs_all, "lightxml": _lightxml}
-    if name not in simple:
+    check_name(name)
+    return {"auto": auto, "one-vs-all": _one_vs_all, "lightxml": _lightxml}[name](sizes)
+
+
+def check_name(name: str) -> None:
+    if name not in ABOUT:
         near = difflib.get_close_matches(name.lower(), ABOUT, n=3, cutoff=0.3) or sorted(ABOUT)
         raise ValueError(f"there is no recipe {name!r}; the nearest are {', '.join(near)}")
-    return simple[name](sizes)
 
 
 def scaled_layers(layers: tuple[tuple[int, ...], ...], depth: int) -> tuple[tuple[int, ...], ...]:
@@ -171,6 +174,7 @@ def _one_vs_all(sizes: Sizes) -> Config:
         final="all",
         loss=base.model.loss,
         start=base.model.start[-1:],
+        start_length=base.model.start_length,
     )
     return Config("one-vs-all", model, base.train)
 

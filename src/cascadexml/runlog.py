@@ -8,7 +8,12 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from cascadexml.cascade import Step
 
 LINE_SECONDS = 30.0
 """between two lines of progress where there is no terminal to draw on"""
@@ -83,6 +88,42 @@ class RunLog:
             self._file.close()
         if self._board:
             self._board.close()
+
+
+class Window:
+    """Losses and recalls since they were last shown, summed on the device."""
+
+    def __init__(self, num_levels: int, final_sees_all: bool) -> None:
+        self._levels = num_levels
+        self._final_sees_all = final_sees_all
+        self._clear()
+
+    def _clear(self) -> None:
+        self._num_updates = 0
+        self._losses: list[list[Tensor]] = [[] for _ in range(self._levels)]
+        self._covered: list[list[Tensor]] = [[] for _ in range(self._levels)]
+        self._positives = [0] * self._levels
+
+    def add(self, steps: list[Step]) -> None:
+        """One update, all its pieces."""
+        self._num_updates += 1
+        for step in steps:
+            for level in range(self._levels):
+                self._losses[level].append(step.losses[level])
+                self._covered[level].append(step.num_covered[level])
+                self._positives[level] += step.num_positives[level]
+
+    def figures(self) -> dict[str, float]:
+        """Per level, named from 1: mean loss of an update, and recall (%) of the shortlist it was given."""
+        shown = {}
+        for level in range(self._levels):
+            shown[f"loss {level + 1}"] = float(sum(self._losses[level])) / self._num_updates
+            is_final = level == self._levels - 1
+            if level and not (is_final and self._final_sees_all):
+                covered = float(sum(self._covered[level]))
+                shown[f"recall {level + 1}"] = 100 * covered / max(1, self._positives[level])
+        self._clear()
+        return shown
 
 
 def _tensorboard(folder: Path) -> Any:

@@ -15,7 +15,6 @@ from cascadexml.folders import refuse_existing
 if TYPE_CHECKING:
     from cascadexml.prepared import Prepared
 
-DEFAULT_TOKENS = 256
 MODEL_KIND = "model"
 
 
@@ -41,9 +40,13 @@ class TrainingCommand:
 
     def check(self) -> None:
         """Everything that can be refused before the data are read."""
+        from cascadexml.config import check_settings
         from cascadexml.devices import pick_device
+        from cascadexml.recipes import check_name
 
         pick_device(self.device)
+        check_name(self.recipe)
+        check_settings(self.settings)
         if self.resume and self.overwrite:
             raise ValueError("--resume goes on with a run, --overwrite begins anew: give one of them")
         under_way = (self.run_folder / "run.json").exists()
@@ -59,14 +62,14 @@ class TrainingCommand:
                 f"{self.run_folder} holds an unfinished run: go on with --resume, or begin anew with --overwrite"
             )
 
-    def max_tokens(self) -> int:
-        """Tokens to keep of each text where nothing was prepared: as many as the settings may ask for."""
+    def max_tokens(self) -> int | None:
+        """Tokens to keep of each text where nothing was prepared: as many as recipe and settings ask for."""
         from cascadexml.recipes import PAPER
 
         asked = self.settings.get("model.max_tokens")
         if asked is not None and str(asked).isdigit():
             return max(1, int(asked))
-        return PAPER[self.recipe].max_tokens if self.recipe in PAPER else DEFAULT_TOKENS
+        return PAPER[self.recipe].max_tokens if self.recipe in PAPER else None
 
     def run(self, prepared: Prepared) -> None:
         from cascadexml.classifier import CascadeXML
