@@ -12,7 +12,7 @@ import torch
 
 from cascadexml.classifier import CascadeXML
 from cascadexml.fit import fit, plan
-from cascadexml.prepared import load_prepared
+from cascadexml.prepared_folder import load_prepared
 from cascadexml.runlog import RunLog
 
 PAPER_CASCADE: dict[str, Any] = {

@@ -17,7 +17,7 @@ from cascadexml.fit import plan
 from cascadexml.label_tree import LabelTree
 from cascadexml.model import Model, build_model
 from cascadexml.optim import encoder_optimizer
-from cascadexml.prepared import load_prepared
+from cascadexml.prepared_folder import load_prepared
 
 
 def encoder_alone(model: Model, optimizer: torch.optim.Optimizer, batch: Batch) -> None:

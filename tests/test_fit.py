@@ -18,7 +18,8 @@ from cascadexml import train as entry
 from cascadexml import training_run as training
 from cascadexml.fit import fit, plan
 from cascadexml.predict import predict
-from cascadexml.prepared import Prepared, save_prepared
+from cascadexml.prepared import Prepared
+from cascadexml.prepared_folder import save_prepared
 from cascadexml.train import Trained
 from cascadexml.training_run import Stopped
 
@@ -222,7 +223,7 @@ from pathlib import Path
 import torch
 from cascadexml.fit import fit, plan
 from cascadexml.predict import predict
-from cascadexml.prepared import load_prepared
+from cascadexml.prepared_folder import load_prepared
 prepared = load_prepared(Path({str(tmp_path / "prepared")!r}))
 done = fit(prepared, plan(prepared, "auto", {encoder!r}, {{**{SHORT!r}, **{COARSE!r}}}), refit=True)
 print(predict(done.model, prepared.parts["train"].tokens, 3).labels.shape)

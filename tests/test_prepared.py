@@ -14,14 +14,8 @@ from written_files import write
 
 from cascadexml.corpus import Corpus, corpus_from_python, read_corpus
 from cascadexml.fit import prepare_corpus
-from cascadexml.prepared import (
-    Prepared,
-    TokenisedPart,
-    draw_validation,
-    fingerprint,
-    load_prepared,
-    save_prepared,
-)
+from cascadexml.prepared import Prepared, TokenisedPart, draw_validation
+from cascadexml.prepared_folder import fingerprint, load_prepared, save_prepared
 
 WITH_TEST = {
     "train_texts.txt": "w1 w2\nw3 w1\nw2\n\nw5 w6 w1\n",

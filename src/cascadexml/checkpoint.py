@@ -16,7 +16,7 @@ from cascadexml.encoder import attention_for
 from cascadexml.folders import open_folder, write_folder
 from cascadexml.label_tree import LabelTree
 from cascadexml.model import Model, build_model
-from cascadexml.prepared import load_labels, save_labels
+from cascadexml.prepared_folder import load_labels, save_labels
 from cascadexml.propensity import published_constants
 from cascadexml.tokens import Tokenizer
 

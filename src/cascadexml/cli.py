@@ -13,8 +13,6 @@ import typer
 from cascadexml import __version__
 
 if TYPE_CHECKING:
-    from cascadexml.corpus import Corpus
-    from cascadexml.formats.options import ReadOptions
     from cascadexml.prepared import Prepared
 
 app = typer.Typer(
@@ -107,11 +105,14 @@ def prepare_command(
 ) -> None:
     """Reads, tokenises and clusters once: everything that training needs, small enough to send to another machine."""
     from cascadexml.folders import refuse_existing
-    from cascadexml.prepared import KIND, save_prepared
+    from cascadexml.prepared_folder import KIND, save_prepared
+    from cascadexml.preparing_command import read_and_prepare, read_options
 
     refuse_existing(output, KIND, overwrite)
-    options = _options(label_separator, text_column, label_column, id_column, all_labels, hold_out, seed)
-    prepared = _prepare(data, options, encoder or "minilm", max_tokens, seed, refit=True, hold_out=hold_validation)
+    options = read_options(label_separator, text_column, label_column, id_column, all_labels, hold_out, seed)
+    prepared = read_and_prepare(
+        data, options, encoder or "minilm", max_tokens, seed, refit=True, hold_out=hold_validation
+    )
     save_prepared(prepared, output, overwrite)
     size = sum(file.stat().st_size for file in output.rglob("*") if file.is_file())
     _print(f"{output}: {size / 2**20:.1f} MiB. Next: cascadexml train {output} -o MODEL")
@@ -141,9 +142,10 @@ def train_command(
 ) -> None:
     """Trains a model, shows how good it is on the test part, and writes its folder."""
     from cascadexml.config import parse_settings
+    from cascadexml.preparing_command import read_and_prepare, read_options, refuse_with_prepared
     from cascadexml.training_command import TrainingCommand, parse_size
 
-    options = _options(label_separator, text_column, label_column, id_column, all_labels, hold_out, seed)
+    options = read_options(label_separator, text_column, label_column, id_column, all_labels, hold_out, seed)
     asked = parse_settings(settings or [])
     if max_tokens is not None:
         asked.setdefault("model.max_tokens", str(max_tokens))
@@ -163,7 +165,7 @@ def train_command(
 
     def prepared() -> Prepared:
         from cascadexml.folders import is_folder
-        from cascadexml.prepared import KIND, load_prepared
+        from cascadexml.prepared_folder import KIND, load_prepared
 
         if is_folder(data, KIND):
             fixed: dict[str, Any] = {
@@ -172,10 +174,10 @@ def train_command(
                 "no-validation": not hold_validation,
             }
             fixed |= {"label-separator": label_separator, "text-column": text_column, "label-column": label_column}
-            _refuse_with_prepared(fixed)
+            refuse_with_prepared(fixed)
             return load_prepared(data)
         limit = max_tokens or command.max_tokens()
-        return _prepare(data, options, encoder or "minilm", limit, seed, refit=refit, hold_out=hold_validation)
+        return read_and_prepare(data, options, encoder or "minilm", limit, seed, refit=refit, hold_out=hold_validation)
 
     command.run(prepared())
 
@@ -201,11 +203,12 @@ def predict_command(
     from cascadexml.answers import check_output, write_answers
     from cascadexml.classifier import CascadeXML, above
     from cascadexml.corpus import read_documents
+    from cascadexml.preparing_command import read_options
 
     check_output(output)
     classifier = CascadeXML.load(model, device=device)
     limit = classifier.threshold(_number_or_word(threshold))
-    read = read_documents(documents, _options(None, text_column, None, id_column, False, 0.0, 0))
+    read = read_documents(documents, read_options(None, text_column, None, id_column, False, 0.0, 0))
     for note in read.notes:
         _print(note)
     write_answers(above(classifier.answer(read.texts, top_k), limit), read, classifier.model.labels, output)
@@ -228,8 +231,9 @@ def evaluate_command(
 ) -> None:
     """Scores a model, or anybody's predictions, on labelled documents."""
     from cascadexml.evaluation_command import evaluate_file, evaluate_model
+    from cascadexml.preparing_command import read_options
 
-    options = _options(label_separator, text_column, label_column, None, all_labels, 0.0, 0)
+    options = read_options(label_separator, text_column, label_column, None, all_labels, 0.0, 0)
     if predictions is not None:
         if data is not None:
             raise ValueError("evaluate takes DATA --predictions FILE.npz, or MODEL DATA: leave one of them out")
@@ -256,8 +260,9 @@ def encode_command(
 ) -> None:
     """Writes the vector of every document that each level reads: PART/level-1.npy, ..., fp16, rows in input order."""
     from cascadexml.evaluation_command import encode_parts
+    from cascadexml.preparing_command import read_options
 
-    options = _options(label_separator, text_column, label_column, None, False, 0.0, 0)
+    options = read_options(label_separator, text_column, label_column, None, False, 0.0, 0)
     for line in encode_parts(model, data, output, options, overwrite, device):
         _print(line)
 
@@ -293,62 +298,6 @@ def _version(
     if version:
         print(__version__)
         raise typer.Exit
-
-
-def _options(
-    label_separator: str | None,
-    text_column: str | None,
-    label_column: str | None,
-    id_column: str | None,
-    all_labels: bool,
-    hold_out: float,
-    seed: int,
-) -> ReadOptions:
-    from cascadexml.corpus import ReadOptions
-
-    return ReadOptions(
-        # a shell passes \t as two characters
-        label_separator=label_separator.replace("\\t", "\t") if label_separator is not None else None,
-        text_column=tuple(name.strip() for name in text_column.split(",")) if text_column else (),
-        label_column=label_column,
-        id_column=id_column,
-        all_labels=all_labels,
-        hold_out=hold_out,
-        seed=seed,
-    )
-
-
-def _prepare(
-    data: Path,
-    options: ReadOptions,
-    encoder: str,
-    max_tokens: int | None,
-    seed: int,
-    refit: bool,
-    hold_out: bool = True,
-) -> Prepared:
-    """Reads, tells what was read, and makes everything up to batches."""
-    from cascadexml.corpus import read_corpus, summary_lines
-    from cascadexml.encoder import shape_of
-    from cascadexml.fit import prepare_corpus
-
-    # an encoder that is not there is told before a long read
-    shape_of(encoder)
-    corpus: Corpus = read_corpus(data, options)
-    for line in summary_lines(corpus):
-        _print(line)
-    prepared = prepare_corpus(corpus, encoder, max_tokens, seed, refit=refit, hold_out=hold_out)
-    for note in prepared.notes[len(corpus.notes) :]:
-        _print(f"  {note}")
-    for name, value in prepared.statistics.items():
-        _print(f"  {name:<40} {value:>14,.2f}" if isinstance(value, float) else f"  {name:<40} {value:>11,}")
-    return prepared
-
-
-def _refuse_with_prepared(given: dict[str, Any]) -> None:
-    for option, value in given.items():
-        if value:
-            raise ValueError(f"--{option} comes too late for a prepared folder: give it to `cascadexml prepare`")
 
 
 def _number_or_word(value: str | None) -> float | str | None:

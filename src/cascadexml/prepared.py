@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix, vstack
 
 from cascadexml.corpus import Corpus, Part, statistics
-from cascadexml.folders import open_folder, write_folder
 from cascadexml.texts import Texts
 from cascadexml.tokens import Tokenizer, TokenStore
 
-KIND = "prepared"
 PARTS = ("train", "dev", "test")
 FEWEST_TO_VALIDATE = 20
 """documents below which a validation split would say nothing"""
@@ -48,7 +44,7 @@ class TokenisedPart:
             self.tokens.take(rows),
             replace(
                 known,
-                texts=_NO_TEXTS,
+                texts=NO_TEXTS,
                 labels=known.labels[rows],
                 num_unknown=known.num_unknown[rows],
                 row_ids=None,
@@ -105,7 +101,7 @@ class Prepared:
         return self.parts.get("dev")
 
 
-_NO_TEXTS = Texts(np.empty(0, np.uint8), np.zeros(1, np.int64))
+NO_TEXTS = Texts(np.empty(0, np.uint8), np.zeros(1, np.int64))
 
 
 def prepare(
@@ -126,7 +122,7 @@ def prepare(
         part: Part | None = getattr(corpus, name)
         if part is not None:
             parts[name] = TokenisedPart(
-                tokenise(part.texts, tokenizer, max_tokens), replace(part, texts=_NO_TEXTS, features=None)
+                tokenise(part.texts, tokenizer, max_tokens), replace(part, texts=NO_TEXTS, features=None)
             )
     notes = []
     validation = np.empty(0, np.int64)
@@ -158,6 +154,27 @@ def prepare(
         statistics=numbers,
         notes=(*corpus.notes, *notes),
     )
+
+
+def statistics_table(numbers: dict[str, Any]) -> list[str]:
+    """The paper's table of a data set, in two lines, and below it what the token limit cuts."""
+    columns = {
+        "d tf-idf": "tf-idf features",
+        "labels": "labels",
+        "training": "train documents",
+        "test": "test documents",
+        "ALpP": "labels per document (ALpP)",
+        "APpL": "documents per label (APpL)",
+    }
+    shown = {head: _number(numbers.get(name, "-")) for head, name in columns.items()}
+    widths = {head: max(len(head), len(value)) for head, value in shown.items()}
+    rows = (dict.fromkeys(shown), shown)
+    lines = ["  ".join((row[head] or head).rjust(widths[head]) for head in shown) for row in rows]
+    return lines + [f"{name}: {value:.2f}" for name, value in numbers.items() if " cut at " in name]
+
+
+def _number(value: Any) -> str:
+    return f"{value:,.2f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def draw_validation(labels: csr_matrix, seed: int) -> np.ndarray:
@@ -205,97 +222,3 @@ def _tree(parts: list[Part], rows: np.ndarray | None, seed: int) -> tuple[np.nda
         features = tfidf(parts[0].texts if rows is None else parts[0].texts.take(rows))
     labels = labels if rows is None else labels[rows]
     return build_tree(label_features(labels, features), seed), int(features.shape[1])
-
-
-def save_labels(labels: Labels, folder: Path) -> None:
-    labels.ids.save_lines(folder / "labels.txt")
-    if labels.names is not None:
-        labels.names.save_lines(folder / "label_names.txt")
-    np.save(folder / "label_counts.npy", labels.counts)
-
-
-def load_labels(folder: Path, num_train: int) -> Labels:
-    names = folder / "label_names.txt"
-    counts = np.load(folder / "label_counts.npy", allow_pickle=False)
-    return Labels(
-        Texts.load_lines(folder / "labels.txt"), Texts.load_lines(names) if names.is_file() else None, counts, num_train
-    )
-
-
-def save_prepared(prepared: Prepared, path: Path, overwrite: bool = False) -> None:
-    about = {
-        "encoder": prepared.encoder,
-        "max_tokens": prepared.max_tokens,
-        "seed": prepared.seed,
-        "num_train": prepared.labels.num_train,
-        "unknown_labels": {name: part.known.num_unknown_labels for name, part in prepared.parts.items()},
-        "statistics": prepared.statistics,
-        "notes": prepared.notes,
-    }
-    with write_folder(path, KIND, about, overwrite) as folder:
-        save_labels(prepared.labels, folder)
-        prepared.tokenizer.save(folder / "tokenizer")
-        for name in ("validation", "tree_order", "refit_order"):
-            np.save(folder / f"{name}.npy", getattr(prepared, name))
-        for name, part in prepared.parts.items():
-            part.tokens.save(folder / name)
-            _save_pairs(folder / name, "labels", part.known.labels)
-            np.save(folder / name / "num_unknown.npy", part.known.num_unknown)
-            if part.known.excluded is not None:
-                _save_pairs(folder / name, "excluded", part.known.excluded)
-
-
-def load_prepared(path: Path) -> Prepared:
-    about = open_folder(path, KIND)
-    labels = load_labels(path, about["num_train"])
-    tokenizer = Tokenizer.load(path / "tokenizer")
-    parts = {}
-    for name in PARTS:
-        if (path / name).is_dir():
-            tokens = TokenStore.load(path / name, tokenizer.template)
-            excluded = (
-                _load_pairs(path / name, "excluded", len(labels))
-                if (path / name / "excluded_indptr.npy").exists()
-                else None
-            )
-            num_unknown = np.load(path / name / "num_unknown.npy", allow_pickle=False)
-            pairs = _load_pairs(path / name, "labels", len(labels))
-            parts[name] = TokenisedPart(
-                tokens, Part(_NO_TEXTS, pairs, num_unknown, about["unknown_labels"][name], excluded=excluded)
-            )
-    arrays = {
-        name: np.load(path / f"{name}.npy", allow_pickle=False) for name in ("validation", "tree_order", "refit_order")
-    }
-    return Prepared(
-        parts=parts,
-        labels=labels,
-        tokenizer=tokenizer,
-        encoder=about["encoder"],
-        max_tokens=about["max_tokens"],
-        seed=about["seed"],
-        statistics=about["statistics"],
-        notes=tuple(about["notes"]),
-        **arrays,
-    )
-
-
-def _save_pairs(folder: Path, name: str, matrix: csr_matrix) -> None:
-    np.save(folder / f"{name}_indptr.npy", matrix.indptr)
-    np.save(folder / f"{name}_indices.npy", matrix.indices.astype(np.int32))
-
-
-def _load_pairs(folder: Path, name: str, num_labels: int) -> csr_matrix:
-    indptr, indices = (np.load(folder / f"{name}_{kind}.npy", allow_pickle=False) for kind in ("indptr", "indices"))
-    return csr_matrix((np.ones(len(indices), dtype=bool), indices, indptr), shape=(len(indptr) - 1, num_labels))
-
-
-def fingerprint(prepared: Prepared) -> str:
-    """Changes with anything that training reads of the data."""
-    import hashlib
-
-    train = prepared.parts["train"]
-    digest = hashlib.sha256(json.dumps([prepared.max_tokens, asdict(prepared.tokenizer.template)]).encode())
-    arrays = [train.tokens.ids, train.tokens.offsets, train.known.labels.indices, train.known.labels.indptr]
-    for array in [*arrays, prepared.validation, prepared.tree_order, prepared.refit_order]:
-        digest.update(np.ascontiguousarray(array))
-    return digest.hexdigest()

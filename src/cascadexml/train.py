@@ -20,7 +20,8 @@ from cascadexml.devices import peak_memory, pick_precision, reduced_products
 from cascadexml.label_tree import LabelTree
 from cascadexml.metrics import parse_metric
 from cascadexml.model import Model, build_model
-from cascadexml.prepared import Prepared, TokenisedPart, fingerprint
+from cascadexml.prepared import Prepared, TokenisedPart
+from cascadexml.prepared_folder import fingerprint
 from cascadexml.runlog import RunLog
 from cascadexml.training_run import CHECKPOINT, TrainingRun
 
