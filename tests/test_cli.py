@@ -165,6 +165,17 @@ def test_one_file_with_a_hold_out(run, encoder: str, tmp_path: Path) -> None:
     assert ran.code == 0 and "P@1/3/5" in ran.out
 
 
+def test_a_run_that_failed_before_its_first_checkpoint_is_begun_anew(
+    run, data: Path, encoder: str, tmp_path: Path
+) -> None:
+    arguments = ["train", data, "-o", tmp_path / "model", "--encoder", encoder, *SMALL]
+    too_many = ["--set", "model.clusters=[64]", "--set", "model.top_k=[8]", "--set", "model.layers=[[2],[2]]"]
+    too_many += ["--set", "model.dropout=[0,0]", "--set", "model.passengers=[true,false]"]
+    ran = run(*arguments, *too_many, "--set", 'model.start=["random","random"]')
+    assert ran.code == 2 and "at most 8 fit" in ran.err
+    assert run(*arguments).code == 0
+
+
 def test_refit_and_no_validation(run, data: Path, encoder: str, tmp_path: Path) -> None:
     for option in ("--refit", "--no-validation"):
         ran = run("train", data, "-o", tmp_path / option, "--encoder", encoder, option, *SMALL)

@@ -212,7 +212,7 @@ def override(config: Config, settings: dict[str, Any]) -> Config:
     if "epochs" in rooms["train"] and not {"warmup", "anneal"} & rooms["train"].keys():
         # given alone, it stretches the whole schedule
         stretch = rooms["train"]["epochs"] / config.train.epochs
-        rooms["train"] |= {name: getattr(config.train, name) * stretch for name in ("warmup", "anneal")}
+        rooms["train"] |= {name: round(getattr(config.train, name) * stretch, 6) for name in ("warmup", "anneal")}
     return dataclasses.replace(
         config, **{room: dataclasses.replace(getattr(config, room), **new) for room, new in rooms.items() if new}
     )

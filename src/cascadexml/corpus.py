@@ -206,7 +206,8 @@ def summary_lines(corpus: Corpus) -> list[str]:
 def _examples(part: Part) -> list[int]:
     """Three documents with text and labels, spread over the part; fewer where there are none."""
     usable = np.flatnonzero(~part.texts.is_empty() & (np.diff(part.labels.indptr) > 0))
-    return [int(usable[place * (len(usable) - 1) // 2]) for place in range(min(3, len(usable)))]
+    places = [place * (len(usable) - 1) // 2 for place in range(3)] if len(usable) else []
+    return [int(usable[place]) for place in dict.fromkeys(places)]
 
 
 def _label_list(corpus: Corpus, part: Part, row: int) -> str:

@@ -132,8 +132,8 @@ def auto(sizes: Sizes) -> Config:
     epochs = _epochs(sizes, few)
     train = TrainConfig(
         epochs=epochs,
-        warmup=epochs / 10 if few else 1.0,
-        anneal=epochs * 0.9 if few else min(3.0, epochs - 1),
+        warmup=round(epochs / 10, 6) if few else 1.0,
+        anneal=round(epochs * 0.9, 6) if few else min(3.0, epochs - 1),
         batch_size=128,
         encoder_rate=5e-4 if single else 3e-4 if few else 1e-4,
         head_rate=1e-3,

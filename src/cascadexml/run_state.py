@@ -94,7 +94,11 @@ class RunState:
 
 
 def _refuse_other(saved: dict[str, Any], now: dict[str, Any]) -> None:
-    for name in saved.keys() | now.keys():
-        if saved.get(name) != now.get(name):
-            what = "other data" if name == "data" else f"{name} = {saved.get(name)}, now {now.get(name)}"
-            raise ValueError(f"the run to resume was begun with {what}: give the same, or start anew with --overwrite")
+    names = [name for name in sorted(saved.keys() | now.keys()) if saved.get(name) != now.get(name)]
+    if names:
+        what = [
+            "other data" if name == "data" else f"{name} = {saved.get(name)}, now {now.get(name)}" for name in names
+        ]
+        raise ValueError(
+            f"the run to resume was begun with {'; '.join(what)}: give the same, or start anew with --overwrite"
+        )

@@ -77,6 +77,12 @@ class RunLog:
             self._last_line = time.monotonic()
             self.say(f"epoch {epoch:.2f} · update {done:,} of {total:,} · {text} · {_duration(seconds_left)} left")
 
+    def finish(self) -> None:
+        """All updates are done."""
+        if self._progress:
+            self._progress.update(self._task, completed=self._progress.tasks[0].total)
+        self.stop()
+
     def stop(self) -> None:
         if self._progress:
             self._progress.stop()

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from cascadexml.prepared import Prepared
 
 MODEL_KIND = "model"
+NEEDED_TO_RESUME = ("checkpoint.safetensors", "chosen.json")
+"""what a run that was stopped leaves in its folder"""
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class TrainingCommand:
         check_settings(self.settings)
         if self.resume and self.overwrite:
             raise ValueError("--resume goes on with a run, --overwrite begins anew: give one of them")
-        under_way = (self.run_folder / "run.json").exists()
+        under_way = any((self.run_folder / name).exists() for name in NEEDED_TO_RESUME)
         if self.resume:
             if self.output.exists() and not under_way:
                 raise ValueError(f"{self.output} is finished: there is nothing to resume; --overwrite trains it anew")
@@ -83,7 +85,9 @@ class TrainingCommand:
         if not self.resume and self.run_folder.exists():
             shutil.rmtree(self.run_folder)
         self.run_folder.mkdir(parents=True, exist_ok=True)
-        (self.run_folder / "run.json").write_text(json.dumps(chosen.config.to_dict(), indent=1), encoding="utf-8")
+        if not self.resume:
+            settings = json.dumps(chosen.config.to_dict(), indent=1)
+            (self.run_folder / "run.json").write_text(settings, encoding="utf-8")
         log = RunLog(self.run_folder)
         try:
             done = fit(prepared, chosen, run=self.run_folder, resume=self.resume, refit=self.refit, log=log)
@@ -135,7 +139,7 @@ def parse_size(text: str) -> int:
 
 def _end_run(folder: Path) -> None:
     """The log stays; what only a resumed run needs goes."""
-    for name in ("checkpoint.safetensors", "chosen.json", "run.json"):
+    for name in (*NEEDED_TO_RESUME, "run.json"):
         (folder / name).unlink(missing_ok=True)
     shutil.rmtree(folder / "refit", ignore_errors=True)
 

@@ -81,7 +81,7 @@ class TrainingRun:
         while self._updates_done() < self._total_updates():
             self._epoch(stopped)
             self._end_epoch()
-        self.log.stop()
+        self.log.finish()
         if self.state.best and self.counters.best_epoch != self._epochs_done():
             self.model.load_weights({name: tensor.to(self.model.device) for name, tensor in self.state.best.items()})
             self.log.say(f"epoch {self.counters.best_epoch:g} was the best on validation and is kept")
