@@ -16,7 +16,6 @@ from cascadexml.model import Model
 from cascadexml.predict import BATCH_TOKENS, batches_of_tokens
 from cascadexml.prepared import TokenisedPart
 
-
 SAMPLE = 1 << 16
 """documents whose distance from the mean is measured"""
 
