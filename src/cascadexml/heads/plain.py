@@ -68,17 +68,8 @@ class PlainHead(Head):
             assert self.children is not None
             slots_P, covered_P = slots_of(positives, shortlist, self.children)
         whole, slots_P = self._with_positives(spelled, positives, slots_P, covered_P)
-        logits = self._logits(x_BH, spelled)
-        logits = torch.cat(
-            [
-                logits,
-                self._logits_of_pairs(
-                    x_BH, whole.nodes_BS[:, logits.shape[1] :], positives, slots_P - logits.shape[1], covered_P
-                ),
-            ],
-            1,
-        )
-        logits = logits.masked_fill(~whole.valid_BS, -torch.inf)
+        extra_BE = self._logits_of_pairs(x_BH, positives, slots_P - spelled.nodes_BS.shape[1], covered_P)
+        logits = torch.cat([self._logits(x_BH, spelled), extra_BE], dim=1).masked_fill(~whole.valid_BS, -torch.inf)
         targets = torch.zeros_like(logits)
         targets[positives.documents, slots_P] = 1
         loss, differences = self._loss_and_difference(logits, targets, whole.valid_BS)
@@ -161,20 +152,14 @@ class PlainHead(Head):
             pieces.append(torch.bmm(weight_LH[nodes_BS], x_BH[part].unsqueeze(2)).squeeze(2) + bias_L[nodes_BS])
         return torch.cat(pieces)
 
-    def _logits_of_pairs(
-        self, x_BH: Tensor, nodes_BE: Tensor, positives: Positives, slots_P: Tensor, covered_P: Tensor
-    ) -> Tensor:
-        logits_P = (self.rows.weight_LH[positives.nodes] * x_BH[positives.documents]).sum(1) + self.rows.bias_L[
-            positives.nodes
-        ]
-        logits_BE = torch.zeros(nodes_BE.shape, device=x_BH.device)
+    def _logits_of_pairs(self, x_BH: Tensor, positives: Positives, slots_P: Tensor, covered_P: Tensor) -> Tensor:
+        """B x E: logits of the positives that the shortlist lacks, a row each and no padding but of the numbers."""
+        logits_P = (self.rows.weight_LH[positives.nodes] * x_BH[positives.documents]).sum(1)
+        logits_P = (logits_P + self.rows.bias_L[positives.nodes]).masked_fill(covered_P, 0)
+        logits_BE = torch.zeros(len(x_BH), positives.most, device=x_BH.device, dtype=x_BH.dtype)
         # covered pairs add nothing, wherever their slot number points
-        logits_BE.index_put_(
-            (positives.documents, slots_P.masked_fill(covered_P, 0)),
-            logits_P.masked_fill(covered_P, 0),
-            accumulate=True,
-        )
-        return logits_BE
+        places = (positives.documents, slots_P.masked_fill(covered_P, 0))
+        return logits_BE.index_put_(places, logits_P, accumulate=True)
 
     def _loss_and_difference(self, logits: Tensor, targets: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
         finite = logits.masked_fill(~valid, 0)
