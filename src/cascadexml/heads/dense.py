@@ -13,7 +13,8 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from cascadexml.batches import Positives
-from cascadexml.heads import Grade, Head, Top
+from cascadexml.heads import Grade, Top
+from cascadexml.heads.graded import GradedHead
 from cascadexml.heads.losses import log_scores
 from cascadexml.heads.plain import PlainHead
 from cascadexml.heads.rows import Rows
@@ -36,14 +37,13 @@ class _Graded:
     scale: Tensor
 
 
-class DenseHead(Head):
+class DenseHead(GradedHead[_Graded]):
     """ALL in training; in prediction ALL, or a shortlist."""
 
     def __init__(self, rows: Rows, children: Children | None, loss: str) -> None:
-        self.rows = rows
+        super().__init__(rows)
         self.loss = loss
         self._shortlisted = PlainHead(rows, children, loss)
-        self._graded: list[_Graded] = []
 
     def top(self, x_BH: Tensor, shortlist: Shortlist | None, k: int, rank: str) -> Top:
         if shortlist is not None:
@@ -64,10 +64,6 @@ class DenseHead(Head):
             ids = ids.gather(1, at)
         scores = log_scores(self.loss, values, log_norm_B)
         return Top(ids, scores, scores, ids)
-
-    def begin(self, lr: Tensor, step: int) -> None:
-        self.rows.begin(lr, step)
-        self._graded = []
 
     def grade(self, x_BH: Tensor, shortlist: Shortlist | None, positives: Positives, scale: Tensor, k: int) -> Grade:
         assert shortlist is None, "a dense head trains on all nodes of its level"
@@ -111,19 +107,6 @@ class DenseHead(Head):
                 gradient_R += difference_BR.sum(0)
             self.rows.apply(rows, gradient_RH, gradient_R)
         self._graded = []
-
-    def forget_last(self) -> None:
-        self._graded.pop()
-
-    def discard(self) -> None:
-        self._graded = []
-        self.rows.skip()
-
-    def state(self) -> dict[str, Tensor]:
-        return self.rows.state()
-
-    def load_state(self, state: dict[str, Tensor]) -> None:
-        self.rows.load_state(state)
 
     def _chunks(self, num_documents: int) -> list[slice]:
         size = max(1, CHUNK_ELEMENTS.get(self.rows.weight_LH.device.type, 1 << 20) // max(1, num_documents))

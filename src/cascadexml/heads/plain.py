@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from cascadexml.batches import Positives
-from cascadexml.heads import Grade, Head, Top
+from cascadexml.heads import Grade, Top
+from cascadexml.heads.graded import GradedHead
 from cascadexml.heads.losses import bce_difference, bce_loss, log_scores, softmax_difference, softmax_loss
 from cascadexml.heads.rows import Rows
 from cascadexml.shortlist import Candidates, Children, Shortlist, candidates, slots_of
@@ -35,14 +36,13 @@ class _Graded:
     differences: Tensor
 
 
-class PlainHead(Head):
+class PlainHead(GradedHead[_Graded]):
     """Scores what the shortlist and the positives name, and nothing else."""
 
     def __init__(self, rows: Rows, children: Children | None, loss: str) -> None:
-        self.rows = rows
+        super().__init__(rows)
         self.children = children
         self.loss = loss
-        self._graded: list[_Graded] = []
 
     def top(self, x_BH: Tensor, shortlist: Shortlist | None, k: int, rank: str) -> Top:
         spelled = self._spell_out(shortlist, len(x_BH))
@@ -55,10 +55,6 @@ class PlainHead(Head):
             ranked_BS = own_BS + above_BK.repeat_interleave(self.children.most, dim=1)
         ranked_BS = ranked_BS.masked_fill(~spelled.valid_BS, -torch.inf)
         return _best(spelled.nodes_BS, ranked_BS, own_BS, k)
-
-    def begin(self, lr: Tensor, step: int) -> None:
-        self.rows.begin(lr, step)
-        self._graded = []
 
     def grade(self, x_BH: Tensor, shortlist: Shortlist | None, positives: Positives, scale: Tensor, k: int) -> Grade:
         spelled = self._spell_out(shortlist, len(x_BH))
@@ -103,19 +99,6 @@ class PlainHead(Head):
             rows = slice(start, start + len(chunk)) if self.rows.rule.touches_all else chunk
             self.rows.apply(rows, by_row_RB @ x_BH, by_row_RB.sum(1))
         self._graded = []
-
-    def forget_last(self) -> None:
-        self._graded.pop()
-
-    def discard(self) -> None:
-        self._graded = []
-        self.rows.skip()
-
-    def state(self) -> dict[str, Tensor]:
-        return self.rows.state()
-
-    def load_state(self, state: dict[str, Tensor]) -> None:
-        self.rows.load_state(state)
 
     def _spell_out(self, shortlist: Shortlist | None, num_documents: int) -> Candidates:
         if shortlist is not None:
