@@ -56,9 +56,6 @@ class Predictions:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def head(self, k: int) -> Predictions:
-        return Predictions(self.labels[:, :k], self.scores[:, :k])
-
 
 class LevelInput(nn.Module):
     """The vector that one level reads: its layers, concatenated and mapped to H if several, then dropout."""

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
-import numpy as np
-
 from cascadexml.cascade import Predictions
 from cascadexml.config import RANKS, PredictConfig
 from cascadexml.conventions import judge
@@ -93,8 +91,7 @@ def _smallest_top_k(
     goal = over_all
     if model.config.model.final == "shortlist":
         # labels never met the negatives outside their shortlists, so scoring them all is no ceiling to aim at
-        trained_on = tuple(min(k, count) for k, count in zip(model.config.model.top_k, clusters, strict=True))
-        steps = sorted({*steps, trained_on}, key=sum)
+        steps = sorted({*steps, model.config.model.trained_top_k}, key=sum)
         goal = max(map(by_cascade, steps))
 
     def is_close(kept: tuple[int, ...]) -> bool:
@@ -123,4 +120,4 @@ def share_scored(model: Model) -> float:
     tree, kept = model.cascade.tree, model.config.predict.top_k
     if not kept:
         return 100.0
-    return float(np.round(100 * min(1.0, kept[-1] * tree.num_labels / tree.clusters[-1] / tree.num_labels), 2))
+    return 100 * kept[-1] / tree.clusters[-1]

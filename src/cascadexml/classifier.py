@@ -16,9 +16,10 @@ from cascadexml.corpus import Part, corpus_from_python
 from cascadexml.devices import pick_device, pick_precision
 from cascadexml.evaluate import evaluate_predictions
 from cascadexml.fit import fit, plan, prepare_corpus
+from cascadexml.formats.python_lists import pack_texts
 from cascadexml.model import Model
-from cascadexml.predict import predict, predict_all, shortlist_recall
-from cascadexml.predictions_file import distinct
+from cascadexml.predict import predict, predict_and_measure
+from cascadexml.predictions_file import to_csr
 from cascadexml.prepared import TokenisedPart
 from cascadexml.propensity import published_constants
 from cascadexml.report import Report
@@ -81,10 +82,7 @@ class CascadeXML:
         )
         chosen = plan(prepared, recipe, encoder, settings, pick_device(device), seed)
         done = fit(prepared, chosen, refit=refit, log=RunLog(quiet=quiet))
-        return CascadeXML(
-            done.model,
-            {"seconds": done.seconds, "documents_per_second": done.documents_per_second, "history": done.history},
-        )
+        return CascadeXML(done.model, done.about)
 
     @property
     def label_names(self) -> Texts:
@@ -99,7 +97,7 @@ class CascadeXML:
         """
         predictions = above(self.answer(_as_texts(texts), top_k), self.threshold(threshold))
         if as_csr:
-            return to_csr(predictions, len(self.model.labels))
+            return to_csr(predictions.labels, predictions.scores, len(self.model.labels))
         names = self.label_names
         return [
             [(names[int(label)], float(score)) for label, score in zip(of_text, scores, strict=True) if label >= 0]
@@ -138,15 +136,13 @@ class CascadeXML:
         """By cascade, with the same model's figures over all labels beside it."""
         model = self.model
         depth = min(max(DEPTH, 2 * max(ks)), len(model.labels))
-        predictions = self.answer(part.tokens, depth)
-        recalls: dict[str, float] = {}
+        answered = predict_and_measure(model, part, depth)
+        recalls = {f"level {level + 2}": recall for level, recall in enumerate(answered.recall)}
         extra: dict[str, object] = {}
-        if model.config.predict.top_k:
-            for level, recall in enumerate(shortlist_recall(model, part)):
-                recalls[f"level {level + 2}"] = recall
-            whole = self._report(predict_all(model, part.tokens, depth), part, ks)
+        if answered.over_all is not None:
+            whole = self._report(answered.over_all, part, ks)
             extra = {f"{name} over all labels": value for name, value in whole.conventions["known labels"].items()}
-        return self._report(predictions, part, ks, model.config.predict.threshold, recalls, extra)
+        return self._report(answered.by_cascade, part, ks, model.config.predict.threshold, recalls, extra)
 
     def _report(
         self,
@@ -186,23 +182,10 @@ def above(predictions: Predictions, threshold: float | None) -> Predictions:
     return Predictions(np.where(low, -1, predictions.labels), np.where(low, 0, predictions.scores).astype(np.float32))
 
 
-def to_csr(predictions: Predictions, num_labels: int) -> csr_matrix:
-    """Documents x labels; columns in the order of labels.txt, equal scores told apart as in a file."""
-    scores = distinct(predictions.scores)
-    given = predictions.labels >= 0
-    indptr = np.concatenate([[0], np.cumsum(given.sum(axis=1))])
-    matrix = csr_matrix((scores[given], predictions.labels[given], indptr), shape=(len(given), num_labels))
-    matrix.sort_indices()
-    return matrix
-
-
 def _as_texts(texts: Sequence[str]) -> Texts:
     if isinstance(texts, str):
         raise ValueError("predict takes a list of texts, and was given one string: put it into a list")
-    for position, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise ValueError(f"text {position} is a {type(text).__name__}, expected a string")
-    return Texts.from_strings(texts)
+    return pack_texts(texts)
 
 
 def _labelled(texts: Sequence[str], labels: Any, label_ids: Texts) -> Part:

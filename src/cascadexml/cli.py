@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cascadexml import __version__
+from cascadexml.runlog import say
 
 if TYPE_CHECKING:
     from cascadexml.prepared import Prepared
@@ -83,10 +84,6 @@ def _fail(text: str, code: int) -> None:
     sys.exit(code)
 
 
-def _print(text: str = "") -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
 @app.command("prepare")
 def prepare_command(
     data: Data,
@@ -115,7 +112,7 @@ def prepare_command(
     )
     save_prepared(prepared, output, overwrite)
     size = sum(file.stat().st_size for file in output.rglob("*") if file.is_file())
-    _print(f"{output}: {size / 2**20:.1f} MiB. Next: cascadexml train {output} -o MODEL")
+    say(f"{output}: {size / 2**20:.1f} MiB. Next: cascadexml train {output} -o MODEL")
 
 
 @app.command("train")
@@ -210,7 +207,7 @@ def predict_command(
     limit = classifier.threshold(_number_or_word(threshold))
     read = read_documents(documents, read_options(None, text_column, None, id_column, False, 0.0, 0))
     for note in read.notes:
-        _print(note)
+        say(note)
     write_answers(above(classifier.answer(read.texts, top_k), limit), read, classifier.model.labels, output)
 
 
@@ -264,7 +261,7 @@ def encode_command(
 
     options = read_options(label_separator, text_column, label_column, None, False, 0.0, 0)
     for line in encode_parts(model, data, output, options, overwrite, device):
-        _print(line)
+        say(line)
 
 
 @app.command("info")

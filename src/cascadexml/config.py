@@ -50,6 +50,11 @@ class ModelConfig:
     common_size: int = 0
     """that common number; 0: the smallest nominal shortlist, at most 1,024"""
 
+    @property
+    def trained_top_k(self) -> tuple[int, ...]:
+        """Clusters that training keeps of each coarse level; never more than there are."""
+        return tuple(min(kept, count) for kept, count in zip(self.top_k, self.clusters, strict=True))
+
     def __post_init__(self) -> None:
         levels = len(self.clusters) + 1
         for name, length in (("layers", levels), ("dropout", levels), ("passengers", levels), ("start", levels)):

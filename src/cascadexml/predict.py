@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -34,18 +35,60 @@ def predict_all(model: Model, tokens: TokenStore, k: int) -> Predictions:
     return _predictions(model, tokens, lambda vectors: model.cascade.predict_all(vectors, k))
 
 
+@dataclass(frozen=True, eq=False)
+class Answered:
+    """A labelled part, answered and measured in one pass of the encoder."""
+
+    by_cascade: Predictions
+    over_all: Predictions | None
+    """with every label scored; None where the model has no coarse levels and does nothing else"""
+    recall: list[float]
+    """as `shortlist_recall`"""
+
+
+def predict_and_measure(model: Model, part: TokenisedPart, k: int) -> Answered:
+    """The k best labels as chosen in training, and how far the shortlists stand from scoring all labels."""
+    chosen, cascade = model.config.predict, model.cascade
+    recall = _Recall(model, chosen.top_k)
+    pieces: list[tuple[np.ndarray, Predictions]] = []
+    ceiling: list[tuple[np.ndarray, Predictions]] = []
+
+    def use(batch: Batch, vectors: dict[int, Tensor]) -> None:
+        pieces.append((batch.rows, cascade.predict(vectors, chosen.top_k, k, chosen.rank or "label")))
+        if chosen.top_k:
+            ceiling.append((batch.rows, cascade.predict_all(vectors, k)))
+            recall.count(batch, vectors)
+
+    _each_batch(model, _labelled_batches(model, part), use)
+    over_all = _assemble(len(part), ceiling) if chosen.top_k else None
+    return Answered(_assemble(len(part), pieces), over_all, recall.shares())
+
+
+class _Recall:
+    """Counts positives whose cluster the levels above kept, level by level below the first."""
+
+    def __init__(self, model: Model, kept: tuple[int, ...]) -> None:
+        self.cascade, self.kept = model.cascade, kept
+        self._found, self._total = np.zeros(len(kept)), np.zeros(len(kept))
+
+    def count(self, batch: Batch, vectors: dict[int, Tensor]) -> None:
+        self._found += self.cascade.shortlist_recall(vectors, self.kept, batch.positives)
+        self._total += [len(positives.nodes) for positives in batch.positives[1:]]
+
+    def shares(self) -> list[float]:
+        return [float(value) for value in 100 * self._found / np.maximum(self._total, 1)]
+
+
+def _labelled_batches(model: Model, part: TokenisedPart) -> BatchMaker:
+    return BatchMaker(part.tokens, model.config.model.max_tokens, part.known.labels, model.cascade.tree)
+
+
 def shortlist_recall(model: Model, part: TokenisedPart, top_k: tuple[int, ...] | None = None) -> list[float]:
     """For each level below the first: share (%) of a part's positives whose cluster the levels above kept."""
     kept = model.config.predict.top_k if top_k is None else top_k
-    found, total = np.zeros(len(kept)), np.zeros(len(kept))
-    maker = BatchMaker(part.tokens, model.config.model.max_tokens, part.known.labels, model.cascade.tree)
-
-    def count(batch: Batch, vectors: dict[int, Tensor]) -> None:
-        found[:] += model.cascade.shortlist_recall(vectors, kept, batch.positives)
-        total[:] += [len(positives.nodes) for positives in batch.positives[1:]]
-
-    _each_batch(model, maker, count)
-    return [float(value) for value in 100 * found / np.maximum(total, 1)]
+    recall = _Recall(model, kept)
+    _each_batch(model, _labelled_batches(model, part), recall.count)
+    return recall.shares()
 
 
 def encode_levels(model: Model, tokens: TokenStore) -> list[np.ndarray]:

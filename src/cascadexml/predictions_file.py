@@ -26,12 +26,7 @@ def save_predictions_npz(path: Path | str, predicted: np.ndarray, scores: np.nda
     The file holds scores, not ranks, so equal scores of a document are told apart by a last digit (`distinct`).
     """
     path = Path(path)
-    given = predicted >= 0
-    indptr = np.concatenate([[0], np.cumsum(given.sum(axis=1))])
-    # scipy has no sparse float16.
-    values = distinct(scores)[given].astype(np.promote_types(scores.dtype, np.float32))
-    matrix = csr_matrix((values, predicted[given], indptr), shape=(len(predicted), num_labels))
-    matrix.sort_indices()
+    matrix = to_csr(predicted, scores, num_labels)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
@@ -39,6 +34,17 @@ def save_predictions_npz(path: Path | str, predicted: np.ndarray, scores: np.nda
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def to_csr(predicted: np.ndarray, scores: np.ndarray, num_labels: int) -> csr_matrix:
+    """Documents x labels, columns in the order of labels.txt; equal scores of a document told apart."""
+    given = predicted >= 0
+    indptr = np.concatenate([[0], np.cumsum(given.sum(axis=1))])
+    # scipy has no sparse float16.
+    values = distinct(scores)[given].astype(np.promote_types(scores.dtype, np.float32))
+    matrix = csr_matrix((values, predicted[given], indptr), shape=(len(predicted), num_labels))
+    matrix.sort_indices()
+    return matrix
 
 
 def distinct(scores: np.ndarray) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ from cascadexml.corpus import ReadOptions, read_corpus, summary_lines
 from cascadexml.encoder import shape_of
 from cascadexml.fit import prepare_corpus
 from cascadexml.prepared import Prepared, statistics_table
+from cascadexml.runlog import say
 
 
 def read_options(
@@ -48,12 +48,12 @@ def read_and_prepare(
     shape_of(encoder)
     corpus = read_corpus(data, options)
     for line in summary_lines(corpus):
-        _say(line)
+        say(line)
     prepared = prepare_corpus(corpus, encoder, max_tokens, seed, refit=refit, hold_out=hold_out)
     for note in prepared.notes[len(corpus.notes) :]:
-        _say(f"  {note}")
+        say(f"  {note}")
     for line in statistics_table(prepared.statistics):
-        _say(line)
+        say(line)
     return prepared
 
 
@@ -62,7 +62,3 @@ def refuse_with_prepared(given: dict[str, Any]) -> None:
     for option, value in given.items():
         if value:
             raise ValueError(f"--{option} comes too late for a prepared folder: give it to `cascadexml prepare`")
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

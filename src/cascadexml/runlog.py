@@ -19,6 +19,11 @@ LINE_SECONDS = 30.0
 """between two lines of progress where there is no terminal to draw on"""
 
 
+def say(text: str = "") -> None:
+    """To the user, beside whatever a command writes to standard output."""
+    print(text, file=sys.stderr, flush=True)
+
+
 class RunLog:
     """Quiet: no display. Without a folder: no files."""
 
@@ -46,7 +51,7 @@ class RunLog:
         if self._progress:
             self._progress.console.print(text, markup=False, highlight=False)
         else:
-            print(text, file=sys.stderr, flush=True)
+            say(text)
 
     def start(self, total: int, done: int = 0) -> None:
         """Begins the display of `total` updates."""

@@ -38,6 +38,11 @@ class Trained:
     documents_per_second: float
     peak_memory: int
 
+    @property
+    def about(self) -> dict[str, Any]:
+        """What a model's folder keeps of its training."""
+        return {"seconds": self.seconds, "documents_per_second": self.documents_per_second, "history": self.history}
+
 
 def train(
     prepared: Prepared,
@@ -76,9 +81,7 @@ def train(
         model.choose(top_k=choice.predict.top_k, rank=choice.predict.rank, threshold=choice.predict.threshold)
         log.event("choice", **{"tried": choice.tried, "top_k": choice.predict.top_k, "rank": choice.predict.rank})
     else:
-        kept = config.predict.top_k or tuple(
-            min(k, c) for k, c in zip(config.model.top_k, config.model.clusters, strict=True)
-        )
+        kept = config.predict.top_k or config.model.trained_top_k
         model.choose(top_k=kept, rank=config.predict.rank or "label")
     done = run_of.counters
     rate = done.documents_seen / max(done.seconds, 1e-9)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cascadexml.folders import refuse_existing
+from cascadexml.runlog import say
 
 if TYPE_CHECKING:
     from cascadexml.prepared import Prepared
@@ -74,6 +74,7 @@ class TrainingCommand:
         return PAPER[self.recipe].max_tokens if self.recipe in PAPER else None
 
     def run(self, prepared: Prepared) -> None:
+        from cascadexml.choose import share_scored
         from cascadexml.classifier import CascadeXML
         from cascadexml.devices import pick_device
         from cascadexml.fit import fit, plan
@@ -81,7 +82,7 @@ class TrainingCommand:
 
         chosen = plan(prepared, self.recipe, self.encoder, self.settings, pick_device(self.device), self.seed)
         for line in config_lines(chosen.config.to_dict()):
-            _say(line)
+            say(line)
         if not self.resume and self.run_folder.exists():
             shutil.rmtree(self.run_folder)
         self.run_folder.mkdir(parents=True, exist_ok=True)
@@ -93,29 +94,30 @@ class TrainingCommand:
             done = fit(prepared, chosen, run=self.run_folder, resume=self.resume, refit=self.refit, log=log)
         finally:
             log.close()
-        about = {"seconds": done.seconds, "documents_per_second": done.documents_per_second, "history": done.history}
-        classifier = CascadeXML(done.model, about)
+        classifier = CascadeXML(done.model, done.about)
         classifier.save(self.output, overwrite=self.overwrite or self.resume, shard_size=self.shard_size)
         _end_run(self.run_folder)
-        _say(
+        say(
             f"trained in {done.seconds:,.0f} s ({done.documents_per_second:,.0f} documents/s, "
             f"{done.peak_memory / 2**30:.1f} GiB)"
         )
         if done.choice is not None:
             kept = "/".join(map(str, done.choice.predict.top_k)) or "none, all labels are scored"
-            _say(
+            say(
                 f"on validation, {chosen.config.train.metric}: {done.choice.by_cascade:.2f} by cascade "
-                f"(top-k {kept}; rank {done.choice.predict.rank}), {done.choice.over_all_labels:.2f} over all labels"
+                f"(top-k {kept}; rank {done.choice.predict.rank}; "
+                f"{share_scored(done.model):.1f}% of the labels scored), "
+                f"{done.choice.over_all_labels:.2f} over all labels"
             )
         self._show_test(classifier, prepared)
-        _say(f"{self.output} is ready: cascadexml predict {self.output} INPUT")
+        say(f"{self.output} is ready: cascadexml predict {self.output} INPUT")
 
     def _show_test(self, classifier: Any, prepared: Prepared) -> None:
         part = prepared.parts.get("test")
         if part is None:
-            _say("there is no test part, so nothing is scored; evaluate it with: cascadexml evaluate MODEL DATA")
+            say("there is no test part, so nothing is scored; evaluate it with: cascadexml evaluate MODEL DATA")
         elif not part.known.labels.nnz and not part.known.num_unknown.any():
-            _say("the test part has no labels, so nothing is scored")
+            say("the test part has no labels, so nothing is scored")
         else:
             print(classifier.evaluate_part(part).table())
 
@@ -142,7 +144,3 @@ def _end_run(folder: Path) -> None:
     for name in (*NEEDED_TO_RESUME, "run.json"):
         (folder / name).unlink(missing_ok=True)
     shutil.rmtree(folder / "refit", ignore_errors=True)
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

@@ -211,8 +211,7 @@ class TrainingRun:
         if config.model.final == "all":
             predictions = predict_all(self.model, self.held_out.tokens, 20)
         else:
-            kept = tuple(min(k, c) for k, c in zip(config.model.top_k, config.model.clusters, strict=True))
-            predictions = predict(self.model, self.held_out.tokens, 20, kept, "label")
+            predictions = predict(self.model, self.held_out.tokens, 20, config.model.trained_top_k, "label")
         value = metric_of(predictions, self.held_out, self.model.labels, config.train.metric)
         if value > counters.best:
             counters.best, counters.best_epoch, counters.waited = value, self._epochs_done(), 0
